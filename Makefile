@@ -71,7 +71,8 @@ FOUND = $(shell ($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])
 	@$(INSTALL) $(if $(filter %/dev,$@),-e ".[dev]" -e ./experiments,-e ".[cli,plots]") && touch $@
 
 .venv/torch: .venv/dev # KerasHub requires TensorFlow Text, which only its preprocessing uses: hence --no-deps
-	@$(INSTALL) torch onnxruntime onnxscript && $(INSTALL) --no-deps keras-hub regex tokenizers && touch $@
+	@$(INSTALL) torch onnxruntime onnxscript && $(INSTALL) --no-deps keras-hub regex tokenizers safetensors sentencepiece \
+		&& touch $@
 
 .venv/tensorflow: .venv/dev
 	@$(INSTALL) tensorflow-cpu onnxruntime tf2onnx && touch $@

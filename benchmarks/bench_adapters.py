@@ -4,8 +4,13 @@ BERT with 6 blocks of width 384, rank 8 on the six matrices of a block and a new
 biases are frozen. `lora` is x W₀ + (x A) B with one A and one B per matrix, as published and as PEFT has it;
 `keras_lora` is Keras's own, which has an A for every head of an attention matrix and adds A B to the matrix. They take
 turns. Weights are random: no time depends on them.
+
+`mixture` measures several adapters on one base instead: four random ones (`mixture_4`), and five without noise and KL
+(`lora_5`), all of which train on every example, beside one `lora` and one `adapter`.
 """
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,7 @@ import singularbayes as sb
 app = App(help=__doc__)
 
 RANK, CLASSES, VOCABULARY = 8, 150, 30_522
+TINY = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32}
 
 
 def matrices(model: keras.Model) -> list:
@@ -70,12 +76,60 @@ def adapters(model: keras.Model) -> keras.Model:
     return sb.bayesianize(model, sb.Adapter(RANK), rules=rules, unsupported="keep")
 
 
+def several(components: int, **arguments: Any) -> Callable[[keras.Model], keras.Model]:
+    """Returns what puts so many adapters, each with a head of its own, on one base."""
+    posterior = sb.Mixture(sb.Adapter(RANK, **arguments), components, examples="repeat")
+    return lambda model: sb.bayesianize(model, posterior, rules={"pooled_dense": None})
+
+
 def frozen_but_adapters(model: keras.Model) -> keras.Model:
     """Freezes everything but low-rank parts and the head."""
     for weight in model.trainable_variables:
-        kept = "lora" in weight.path or "posterior" in weight.path or weight.path.startswith("logits")
+        kept = "lora" in weight.path or "posterior" in weight.path or "logits" in weight.path
         weight.trainable = kept
     return model
+
+
+def data(batch: int, length: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(1, 1000, (batch, length)).astype("int32")
+    x = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens), "padding_mask": np.ones_like(tokens)}
+    return x, rng.integers(0, CLASSES, batch)
+
+
+@app.command
+def mixture(
+    repeats: int = 5, steps: int = 3, batch: int = 32, length: int = 32, out: Path | None = None, tiny: bool = False
+) -> None:
+    """Measures one and several adapters on one base, in turn; the mean of so many steps is one repeat."""
+    from keras_hub.models import BertTextClassifier
+
+    x, y = data(batch, length)
+    rules: dict[Any, Any] = {"pooled_dense": None}
+    kinds: dict[str, Callable[[keras.Model], keras.Model]] = {
+        "lora": lora,
+        "adapter": lambda model: sb.bayesianize(model, sb.Adapter(RANK), rules=rules),
+        "mixture_4": several(4),
+        "lora_5": several(5, eta=1e-6),
+    }
+    steps_of, trained, stored = {}, {}, {}
+    for name, adapt in kinds.items():
+        backbone = finetune_model.encoder(None, VOCABULARY, **(TINY if tiny else {}))
+        model = frozen_but_adapters(adapt(BertTextClassifier(backbone, CLASSES, dropout=0.0)))
+        trained[name] = sum(math.prod(v.shape) for v in model.trainable_variables)
+        stored[name] = sum(4 * math.prod(v.shape) for v in model.weights)
+        steps_of[name] = Step(model, x, y, num_data=15_000)
+        print(f"{name}: {trained[name]:,} trained, {steps_of[name].bytes:,} bytes", flush=True)
+
+    def timed(step: Step) -> Callable[[], float]:
+        return lambda: step.seconds(steps, before=1)
+
+    times, _ = seconds({name: timed(step) for name, step in steps_of.items()}, repeats, patience=float("inf"))
+    memory = {name: step.bytes for name, step in steps_of.items()}
+    measured = {name: {"time": ratio(times, name, "lora"), "memory": memory[name] / memory["lora"]} for name in kinds}
+    facts = {"batch": batch, "length": length, "dtype": "float32", "rank": RANK, "classes": CLASSES}
+    own = {"steps": summary(times), "trained": trained, "stored bytes": stored, "bytes": memory, "to lora": measured}
+    keep("adapters_mixture", {**facts, **own}, out)
 
 
 @app.default
@@ -88,11 +142,8 @@ def main(
     tiny: bool = False,
 ) -> None:
     """Measures the three, in turn."""
-    sizes: dict[str, Any] = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32} if tiny else {}
-    rng = np.random.default_rng(0)
-    tokens = rng.integers(1, 1000, (batch, length)).astype("int32")
-    x: Any = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens), "padding_mask": np.ones_like(tokens)}
-    y = rng.integers(0, CLASSES, batch)
+    sizes: dict[str, Any] = TINY if tiny else {}
+    x, y = data(batch, length)
     models = {}
     for name, adapt in {"lora": lora, "keras_lora": keras_lora, "adapter": adapters}.items():
         backbone = finetune_model.encoder(None, VOCABULARY, dtype=dtype, **sizes)

@@ -25,8 +25,7 @@ from step import Step
 
 import singularbayes as sb
 from singularbayes.posteriors import draw_keys
-from singularbayes.prediction.memory import chunk_sizes
-from singularbayes.prediction.sampler import sampler_of
+from singularbayes.prediction import chunk_sizes, sampler_of
 
 app = App(help=__doc__)
 METHODS = ("low_rank", "full_rank", "keras")

@@ -127,7 +127,7 @@ def _answers() -> TextIO:
 def _runs(count: int, most: int, folder: Path) -> None:
     """Does toy runs, `count` at a time: each takes its share of the cluster's cores."""
     from singularbayes_experiments.runs import runner
-    from singularbayes_experiments.runs.piece import Piece
+    from singularbayes_experiments.runs.run_once import Piece
 
     from singularbayes.ranks import Ray
 

@@ -198,6 +198,26 @@ def adapters() -> str:
     return table(["type", "ratio", "ms", *ratios], lines) + "\n\n" + "\n".join(sources)
 
 
+def adapters_on_one_base() -> str:
+    """Returns what one and several adapters on one base store and need for a step, beside one LoRA."""
+    found = record("adapters_mixture")["results"]
+    names = {"lora": "one LoRA", "adapter": "one adapter", "mixture_4": "four adapters", "lora_5": "five LoRAs"}
+    lines = [
+        [
+            name,
+            f"{found['trained'][who]:,}",
+            f"{found['stored bytes'][who] / 1e6:.0f} MB",
+            f"{found['bytes'][who] / 1e6:,.0f} MB",
+            f"{found['steps'][who]['median_ms'] / 1e3:.1f} s",
+            f"{found['to lora'][who]['time']:.1f}",
+        ]
+        for who, name in names.items()
+    ]
+    heads = ["on one base", "trainable parameters", "all weights", "memory of a step", "step, CPU", "step / one LoRA's"]
+    load = record("adapters_mixture")["machine"]["load"]
+    return table(heads, lines) + f"\n\n- {source('adapters_mixture')} · load {load}"
+
+
 def summary() -> str:
     """Returns the figures that are asked for first."""
     step = record("training_step_peers")["results"]["mlp 784-1200-1200-10"]["ratios"]
@@ -261,6 +281,7 @@ def render() -> str:
         gpu_fit=gpu_fit(),
         gpu_fit_source=source("sst2_profile_fit"),
         adapters=adapters(),
+        adapters_on_one_base=adapters_on_one_base(),
     )
 
 

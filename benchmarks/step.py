@@ -21,7 +21,7 @@ def prepared(model: keras.Model, num_data: int, steps_per_execution: int = 1) ->
 class Step:
     """A step of Adam; the data lie on the device and the weights stay there."""
 
-    def __init__(self, model: keras.Model, x: np.ndarray, y: np.ndarray, num_data: int):
+    def __init__(self, model: keras.Model, x: np.ndarray | dict[str, np.ndarray], y: np.ndarray, num_data: int):
         prepared(model, num_data)
         model._symbolic_build(data_batch=(x, y))
         model.optimizer.build(model.trainable_variables)

@@ -20,6 +20,7 @@ def made_up_story(name="regression", settings=None):
         name=name,
         title=f"About {name}",
         sentence=f"What {name} shows.",
+        code='Dense(64, "relu", posterior="mixture")',
         ours="mixture",
         figures=(figures.bands(drawn, wide=True), figures.bands(drawn, wide=False)),
         alt="Two bands around a line that rises.",

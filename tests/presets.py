@@ -1,5 +1,7 @@
 """Tiny random presets of KerasHub in a folder, made as its own are, and texts for them."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -19,6 +21,44 @@ def make_bert(folder, seed=0, words=VOCABULARY, layers=1, positions=10):
     ).save_to_preset(folder)
     keras_hub.models.BertTokenizer(vocabulary=words, lowercase=True).save_to_preset(folder)
     return folder
+
+
+def make_hugging_face(folder, positions=10):
+    """Writes a BERT as Hugging Face keeps it, with random matrices (outputs, inputs); returns these by name."""
+    from safetensors.numpy import save_file
+
+    rng = np.random.default_rng(0)
+    width, inner = 8, 12
+    shapes = {
+        "embeddings.word_embeddings.weight": (len(VOCABULARY), width),
+        "embeddings.position_embeddings.weight": (positions, width),
+        "embeddings.token_type_embeddings.weight": (2, width),
+    }
+    block, dense = "encoder.layer.0", {"pooler.dense": (width, width)}
+    dense |= {f"{block}.attention.self.{name}": (width, width) for name in ("query", "key", "value")}
+    dense |= {f"{block}.attention.output.dense": (width, width)}
+    dense |= {f"{block}.intermediate.dense": (inner, width), f"{block}.output.dense": (width, inner)}
+    for norm in ("embeddings", f"{block}.attention.output", f"{block}.output"):
+        shapes |= {f"{norm}.LayerNorm.{name}": (width,) for name in ("weight", "bias")}
+    for name, shape in dense.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    arrays = {name: rng.normal(0, 0.5, shape).astype("float32") for name, shape in shapes.items()}
+    config = {
+        "model_type": "bert",
+        "architectures": ["BertModel"],
+        "vocab_size": len(VOCABULARY),
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "max_position_embeddings": positions,
+    }
+    folder.mkdir()
+    save_file(arrays, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    return arrays
 
 
 def bert_classifier(folder, **options):

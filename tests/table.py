@@ -107,7 +107,7 @@ def stir(layer, seed=0):
 
 
 def draw_of(layer, seed=0):
-    """Returns the arrays of one draw of every posterior of a layer or model: what `scope.fix` takes."""
+    """Returns the arrays of one draw of every posterior of a layer or model: what `scope.fix_draws` takes."""
     words = np.random.default_rng(seed).integers(0, 2**31 - 1, (len(find_posteriors(layer)), 2))
     pairs = zip(find_posteriors(layer), noise.as_keys(words), strict=True)
     return {id(posterior): posterior.draw(key) for posterior, key in pairs}

@@ -1,4 +1,4 @@
-"""Packages of the library, and the experiments, import a package of the library by its `__init__` only."""
+"""Packages of the library, experiments, benchmarks and scripts import a package of the library by its `__init__`."""
 
 import ast
 from pathlib import Path
@@ -35,7 +35,7 @@ def deep_imports(source: str, package: str | None, exported: dict[str, set[str]]
 def test_packages_are_imported_by_their_init():
     exported = {package: exports(package) for package in PACKAGES}
     found = []
-    for folder in (LIBRARY, ROOT / "experiments" / "src"):
+    for folder in (LIBRARY, ROOT / "experiments" / "src", ROOT / "benchmarks", ROOT / "docs" / "scripts"):
         for path in sorted(folder.rglob("*.py")):
             package = path.relative_to(folder).parts[0] if folder == LIBRARY else None
             found += [f"{path.relative_to(ROOT)}: {name}" for name in deep_imports(path.read_text(), package, exported)]

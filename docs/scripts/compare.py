@@ -1,6 +1,6 @@
 """Nine methods on one problem, three seeds each: the script of compare.md.
 
-    pip install 'singularbayes[plots]'
+    pip install ".[plots]"
     python docs/scripts/compare.py             # writes compare.json and compare.png, and the tables into the page
     python docs/scripts/compare.py --quick     # small, prints the table and changes nothing here
 

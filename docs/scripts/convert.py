@@ -1,6 +1,6 @@
 """A trained CNN and a small BERT become Bayesian, and leave as files that others can run: the code of convert.md.
 
-    pip install 'singularbayes[tensorflow,export,plots]' keras-hub
+    pip install ".[tensorflow,export,plots]" keras-hub
     KERAS_BACKEND=tensorflow python docs/scripts/convert.py
 
 It needs no download and takes some minutes. It writes convert.json and convert.png beside itself and prints what the

@@ -1,6 +1,6 @@
 """How often certificates fail, by simulation through `certify`: the script of the figure in certificates.md.
 
-    pip install 'singularbayes[plots]'
+    pip install ".[plots]"
     python docs/scripts/coverage.py                     # 1,000 repetitions: writes coverage.json and coverage.png,
                                                         # and the table into certificates.md
     python docs/scripts/coverage.py --only "hold-out"   # these forms, with "; " between; the others' results stay

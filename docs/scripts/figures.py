@@ -1,6 +1,6 @@
 """Every figure of singularbayes.plots, made from real runs: the script of figures.md.
 
-    pip install 'singularbayes[plots]'
+    pip install ".[plots]"
     python docs/scripts/figures.py
 
 It needs no download and takes about ten minutes on two cores. It writes figures.json, what the figures were made from,
@@ -22,8 +22,7 @@ from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import toy
 
 import singularbayes as sb
-from singularbayes import layers, metrics, plots
-from singularbayes.demo.noisy_digits import Data, add_noise, load
+from singularbayes import demo, layers, metrics, plots
 from singularbayes.models import count_trained
 from singularbayes.plots import BoundPanel, Measure, Point
 from singularbayes.posteriors import entry_correlation
@@ -93,7 +92,7 @@ class Predictions:
         ]
 
 
-def trained(posterior, data: Data, schedule: TrainingSettings, seed: int) -> keras.Model:
+def trained(posterior, data: demo.noisy_digits.Data, schedule: TrainingSettings, seed: int) -> keras.Model:
     """Returns 64-128-128-classes with ReLU, trained; `posterior` is given the number of columns of each weight."""
     keras.utils.set_random_seed(seed)
     widths = (128, 128, len(data.classes))
@@ -112,7 +111,7 @@ def _schedule(epochs: int, warmup: int, beta: float = 0.1, learning_rate: float 
     )
 
 
-def predictions(models: list[keras.Model], data: Data, draws: int) -> Predictions:
+def predictions(models: list[keras.Model], data: demo.noisy_digits.Data, draws: int) -> Predictions:
     """Returns the predictions of one network, or of several together."""
     test, ood = (
         np.concatenate([sb.predict(model, x, draws, keep_draws=True).draws for model in models])
@@ -121,9 +120,10 @@ def predictions(models: list[keras.Model], data: Data, draws: int) -> Prediction
     return Predictions(test, ood, data.test[1], sum(count_trained(model) for model in models))
 
 
-def noisy_digits(settings: Settings) -> Data:
+def noisy_digits(settings: Settings) -> demo.noisy_digits.Data:
     """Returns the data of the experiment with noise on every pixel, so that there are mistakes to look at."""
-    return add_noise(load((8, 9), settings.seed), settings.pixel_noise, settings.seed)
+    classes = demo.noisy_digits.load((8, 9), settings.seed)
+    return demo.noisy_digits.add_noise(classes, settings.pixel_noise, settings.seed)
 
 
 def classify(settings: Settings) -> dict[str, Any]:

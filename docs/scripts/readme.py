@@ -56,7 +56,9 @@ def results() -> str:
         found = {side: len(sets) for side, sets in summary.verdicts(newer, method, "deep_ensemble").items()}
         counts.append(f"{name} is better on {found['better']}, level on {found['level']}, worse on {found['worse']}")
     beside = f"NLL beside the ensemble's, by paired 95 % intervals, on {len(newer)} sets (UCI's too, not CIFAR-10)"
-    return f"{table()}\n\n{beside}: {'; '.join(counts)}."
+    marked = modes_summary.DAGGER.replace(", see below", " ([more](docs/results/index.md))")
+    level = "Level means that the interval reaches 0, which is no proof of equality."
+    return f"{table()}\n\n{beside}: {'; '.join(counts)}. {level} {marked}"
 
 
 if __name__ == "__main__":

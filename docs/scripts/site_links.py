@@ -1,5 +1,6 @@
 """Hooks of the site: its version, pages from above docs/, links to the repository, and where lines do not break."""
 
+import posixpath
 import re
 import tomllib
 from pathlib import Path
@@ -8,6 +9,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[2]
 ABOVE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+_LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(?=[)#])")
 _MARKUP = re.compile(r"(<pre.*?</pre>|<code.*?</code>|<[^>]*>)", flags=re.DOTALL)
 _TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=[\w)]) (?=[±↑↓→])|^ (?=[±%])|(?<=±) (?=\d)")  # ^: behind bold
 
@@ -28,14 +30,22 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Turns relative links that leave docs/ into links to the repository."""
-    depth = page.file.src_uri.count("/")
+    """Points links to files that are not on the site, such as scripts and records, to the repository."""
+    folder = posixpath.dirname(page.file.src_uri)
 
     def moved(link: re.Match) -> str:
-        above = ABOVE.get(link[1])
-        return f"]({'../' * depth}{above})" if above else f"]({config.repo_url}/blob/main/{link[1]})"
+        path = posixpath.normpath(posixpath.join("docs", folder, link[1]))
+        inside = files.get_file_from_path(posixpath.relpath(path, "docs"))
+        if inside is not None and inside.inclusion.is_included():
+            return link[0]
+        notebook = re.fullmatch(r"examples/(\w+)\.ipynb", path)
+        if path in ABOVE or (notebook and folder != "notebooks"):  # a notebook's page links to the notebook itself
+            shown = ABOVE.get(path) or f"notebooks/{notebook[1]}.md"
+            return f"]({posixpath.relpath(shown, folder or '.')}"
+        kind = "tree" if (ROOT / path).is_dir() else "blob"
+        return f"]({config.repo_url}/{kind}/main/{path}" if (ROOT / path).exists() else link[0]
 
-    return re.sub(rf"\]\((?:\.\./){{{depth + 1}}}([^)]+)\)", moved, markdown)
+    return _LINK.sub(moved, markdown)
 
 
 def on_page_content(html, page, config, files):

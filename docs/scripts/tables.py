@@ -1,6 +1,6 @@
 """The comparison on tables: fills estimators.md and estimators_results.md from the records and draws the figure.
 
-pip install 'singularbayes[plots]' ./experiments
+pip install ".[plots]" ./experiments
 python docs/scripts/tables.py           # writes tables.png and what is between marks in the pages
 """
 
@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from singularbayes_experiments.problems import table_candidates, table_comparison
+from singularbayes_experiments.problems import table_comparison, table_configurations
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION
 from singularbayes_experiments.report.table_summary import OURS, OWN, Comparison, statements
 from singularbayes_experiments.runs.tables import KEPT, read_records
@@ -117,14 +117,25 @@ def behind(comparison: Comparison) -> str:
         difference, error, _ = comparison.difference(name, OURS, best, "nll")
         return f"{label(name)} ({best})" if difference > (0.0 if math.isnan(error) else error) else None
 
+    words = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
     lines = []
     for kind, names in (("regression", REGRESSION), ("classification", CLASSIFICATION)):
         own = [name for name in names if comparison.scores.get(name, {}).get(OURS)]
         found = [each for each in map(ahead, own) if each]
+        which = f": {', '.join(found)}" if found else ""
         lines.append(
-            f"On {len(found)} of {len(own)} {kind} tables another library has an NLL that is lower by more than a "
-            f"standard error: {', '.join(found) or 'none'}."
+            f"On {words[len(found)]} of the {words[len(own)]} {kind} tables another library has an NLL that is lower "
+            f"by more than a standard error{which}."
         )
+    tables = [name for name in comparison.scores if name in REGRESSION]
+    fits = {
+        method: sorted(comparison.mean(name, method, "fit_seconds")[0] for name in tables)
+        for method in (OURS, "deep ensemble", "CatBoost", "boosted quantiles")
+    }
+    seconds = [f"{method} {number(values[len(values) // 2], digits=1)} s" for method, values in fits.items()]
+    lines.append(
+        f"Median time of a fit over the regression tables, on one core and with compilation: {', '.join(seconds)}."
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -175,14 +186,14 @@ def about_records(records: list[dict]) -> str:
 
 
 def candidate_rows(records: list[dict], task: str, stage: str = "") -> str:
-    """Returns a markdown table of the candidates of a stage with their mean ranks on validation rows."""
-    ranks_of = table_candidates.ranks(records, task, stage)
+    """Returns a markdown table of the configurations of a stage with their mean ranks on validation rows."""
+    ranks_of = table_configurations.ranks(records, task, stage)
     count = len(next(iter(ranks_of.values())))
     if not count:
         return NONE
-    stages = table_candidates.STAGES
-    chosen = table_candidates.choice(records, task, stages[: stages.index(stage) + 1]).label
-    lines = [f"| candidate ({task}, {count} pairs of table and split) | mean rank by NLL |", "|---|---:|"]
+    stages = table_configurations.STAGES
+    chosen = table_configurations.choice(records, task, stages[: stages.index(stage) + 1]).label
+    lines = [f"| configuration ({task}, {count} pairs of table and split) | mean rank by NLL |", "|---|---:|"]
     for each in sorted(ranks_of, key=lambda one: ranks_of[one].mean()):
         mark = "**" if each == chosen else ""
         lines.append(f"| {mark}{each}{mark} | {mark}{ranks_of[each].mean():.1f}{mark} |")
@@ -191,7 +202,7 @@ def candidate_rows(records: list[dict], task: str, stage: str = "") -> str:
 
 def longer_rows(records: list[dict]) -> str:
     """Returns a markdown table of the stage with all training rows of the large tables: scores, since few are whole."""
-    lines = ["| data, split | candidate | NLL | RMSE | coverage | fit, s |", "|---|---|---:|---:|---:|---:|"]
+    lines = ["| data, split | configuration | NLL | RMSE | coverage | fit, s |", "|---|---|---:|---:|---:|---:|"]
     for record in records:
         _, name, split, candidate, *stage = record["piece"]
         if stage == ["rows"]:

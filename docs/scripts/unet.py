@@ -1,6 +1,6 @@
 """A U-Net that segments discs and squares, converted: the figure unet.png of convert.md, an uncertainty per pixel.
 
-pip install 'singularbayes[plots]'
+pip install ".[plots]"
 python docs/scripts/unet.py
 """
 

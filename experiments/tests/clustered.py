@@ -23,7 +23,7 @@ from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.runs import distributed, runner
-from singularbayes_experiments.runs.piece import Piece
+from singularbayes_experiments.runs.run_once import Piece
 
 SIZES = ("num_train=64", "num_test=64", "units=8", "rank=2", "members=2", "draws=10", "iqr_draws=10")
 SETTINGS = (*SIZES, "epochs=300", "warmup=2")

@@ -132,7 +132,7 @@ def test_every_so_manyth_window_is_one_of_all(rows):
             rf"Xi'an needs winds \(cbwd\) among .*'SW'\]; got 'N' in {len(made_up_air.city())} rows\.",
         ),
         (
-            lambda: air.windows(np.zeros((6, 15)), air.Scaling.of(np.zeros((3, 15)), np.zeros(3)), 6),
+            lambda: air.windows(np.zeros((6, 15)), air.AirScaling.of(np.zeros((3, 15)), np.zeros(3)), 6),
             "needs more than 6 complete rows; got 6",
         ),
     ],

@@ -152,7 +152,7 @@ def test_noise_is_weighed_from_what_is_known_before_the_target():
     x = np.zeros((2, 3, 15))
     x[1, :, 0] = 1.0, 4.0, 3.0
     p = ValuePredictive(np.zeros(2), np.zeros(2), 1, noise=np.array([2.0, 5.0]))
-    scaling = air.Scaling(np.full(15, 100.0), np.full(15, 10.0), 0.0, 1.0)
+    scaling = air.AirScaling(np.full(15, 100.0), np.full(15, 10.0), 0.0, 1.0)
     kinds = {n: forecast.noise_kinds(p, x, scaling, replace(TINY, noise=n)) for n in ("one", "grows", "own")}
     np.testing.assert_allclose(kinds["one"], [[1], [1]])
     np.testing.assert_allclose(kinds["grows"], [[1, 100, 0], [1, 130, 20]])  # the last value, the mean |change|

@@ -49,7 +49,7 @@ def test_the_network_is_the_papers_with_drawn_biases():
     )
     for posterior in sb.find_posteriors(model):
         (factor,) = posterior.factors
-        loc, scale, reference = factor.numbers()
+        loc, scale, reference = factor.float64_values()
         np.testing.assert_allclose(scale, CertificateSettings().start, rtol=1e-5)
         np.testing.assert_array_equal(reference[0], loc)
         assert posterior.prior.prior.scale == CertificateSettings().prior_scale

@@ -60,7 +60,7 @@ def test_members_are_what_fit_gives_with_their_settings():
         model.fit(batches, epochs=5, steps_per_epoch=3, verbose=0, callbacks=[schedule])
         found = [np.asarray(state[0][i][place]) for i in program.values]  # means above ρ
         for posterior, values in zip(sb.find_posteriors(model), found, strict=True):
-            loc, scale, _ = posterior.factors[0].numbers()
+            loc, scale, _ = posterior.factors[0].float64_values()
             np.testing.assert_allclose(values[0], loc, atol=3e-4)
             np.testing.assert_allclose(np.logaddexp(0, values[1]), scale, rtol=3e-3)
 

@@ -157,7 +157,7 @@ def test_results_of_more_methods_change_what_the_page_says():
         for one in lora
     ]
     assert "not begun" in report.calls_line(old) and "third run" in report.calls_line([*old, *new])
-    assert report.state_line([*old, *new]) == "ARC-Easy: all methods. OpenBookQA: all methods."
+    assert report.state_line([*old, *new]) == "ARC-Easy: all seven methods. OpenBookQA: all seven methods."
     assert "to 9.00" in report.temperature_lines([*old, *new]) and "9.00" not in report.temperature_lines(old)
     assert ".500 (BLoB's form) to 1.500 (LoRA, MC dropout)" in report.temperature_lines([*old, *new])
     assert "All choices" in report.edges_line(old)
@@ -168,9 +168,9 @@ def test_results_of_more_methods_change_what_the_page_says():
 
 @on_jax
 def test_results_have_the_configurations_that_the_records_of_tuning_choose(tmp_path):
-    from singularbayes_experiments.runs.finetune_language import Records, choices
+    from singularbayes_experiments.runs.finetune_language import FinetuneRecords, choices
 
-    records = Records(tmp_path, [ROOT / "experiments" / "results" / "finetune_language"])
+    records = FinetuneRecords(tmp_path, [ROOT / "experiments" / "results" / "finetune_language"])
     for setting in plan.SETTINGS:
         results, tuned = (
             [one for one in RECORDS if (one["stage"], one["setting"]) == (stage, setting.name)]

@@ -11,7 +11,7 @@ from singularbayes_experiments import data
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import icu, icu_features, mimic3, mimic3_features, mortality
 from singularbayes_experiments.problems.icu_features import APACHE, FEATURES, SIGNS
-from singularbayes_experiments.problems.mortality_scaling import REACH, Scaling
+from singularbayes_experiments.problems.mortality_scaling import REACH, FeatureScaling
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import runner, together
 
@@ -29,27 +29,27 @@ needs_data = pytest.mark.skipif(
 
 def test_outliers_and_gaps_become_the_median_and_training_fills_the_unit_interval():
     column = np.array([0.0, 1, 2, 3, 4, 1000, np.nan])  # quartiles 1.25 and 3.75, so up to 23.75 counts
-    scaled = Scaling.of(column[:, None])(column[:, None])[:, 0]
+    scaled = FeatureScaling.of(column[:, None])(column[:, None])[:, 0]
     assert REACH == 8
     np.testing.assert_allclose(scaled, [0, 0.25, 0.5, 0.75, 1, 2.5 / 4, 2.5 / 4])
-    ood = Scaling.of(column[:, None])(np.array([[20.0], [24.0], [-20.0]]))[:, 0]
+    ood = FeatureScaling.of(column[:, None])(np.array([[20.0], [24.0], [-20.0]]))[:, 0]
     np.testing.assert_allclose(ood, [5, 2.5 / 4, 2.5 / 4])  # beyond training is not clipped, an outlier is filled
 
 
 def test_a_deviation_as_the_unit_makes_training_of_mean_0_and_deviation_1():
     x = np.random.default_rng(0).normal(5, 3, (200, 2))
     x[::7, 0] = np.nan
-    scaled = Scaling.of(x, "deviation")(x)
+    scaled = FeatureScaling.of(x, "deviation")(x)
     np.testing.assert_allclose([scaled.mean(axis=0), scaled.std(axis=0)], [[0, 0], [1, 1]], atol=1e-6)
 
 
 def test_a_feature_of_mostly_one_value_keeps_the_others():
     column = np.array([1.0] * 9 + [0.0])[:, None]
-    np.testing.assert_array_equal(Scaling.of(column)(column), column)
+    np.testing.assert_array_equal(FeatureScaling.of(column)(column), column)
 
 
 def test_a_feature_that_training_never_saw_says_nothing():
-    scaling = Scaling.of(np.array([[1.0, np.nan], [3.0, np.nan]]))
+    scaling = FeatureScaling.of(np.array([[1.0, np.nan], [3.0, np.nan]]))
     np.testing.assert_array_equal(scaling(np.array([[2.0, 7.0], [np.nan, np.nan]])), [[0.5, 0], [0.5, 0]])
 
 
@@ -193,7 +193,7 @@ class MadeUp(mortality.MortalityProblem):
         x = np.random.default_rng(0).random((100, 44)).astype("float32")
         ends = np.split(np.arange(100), [50, 75, 90])
         train, validation, test, ood = ((x[rows], (x[rows, 0] > 0.7).astype(int)) for rows in ends)
-        return mortality.Sets(train, validation, test, ood)
+        return mortality.MortalitySets(train, validation, test, ood)
 
 
 @pytest.mark.parametrize(

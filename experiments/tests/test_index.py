@@ -67,6 +67,20 @@ def test_what_cannot_be_right_is_named_as_printed():
     assert found["tab:sst2_rank_sweep"].remark == ""
 
 
+def test_tables_of_easy_pairs_say_what_detects_them_without_a_network():
+    detectors = [
+        Record("sst2", name, 0, {}, {"auroc_ood": value}, 0, 1.0, preset="simple")
+        for name, value in (("text_length", 0.9), ("word_rarity", 0.95), ("mahalanobis", 0.99))
+    ]
+    found = entries([text_record("low_rank"), *detectors])
+    said = "Its detection means little. AUROC without any network: length 0.900 and rare words 0.950."
+    for label in ("tab:sst2", "tab:ood_std_vs_mi", "tab:sst2_lowrank_ensemble"):
+        assert found[label].remark.endswith(said)
+    assert "age or weight alone tells newborns from adults (not measured here)" in found["tab:mimic"].remark
+    assert all("means little" not in found[label].remark for label in ("tab:sst2_models", "tab:results_mnist"))
+    assert "means little" not in entries([text_record("low_rank")])["tab:sst2"].remark
+
+
 def test_pages_end_in_the_list():
     made = chapters.make_chapters(bare([image_record()]))
     html = page.render(made, page.results("x"))

@@ -209,7 +209,7 @@ def test_a_death_after_the_stay_is_none_of_it(tmp_path):
 
 
 def test_a_folder_without_the_tables_is_refused(tmp_path):
-    with pytest.raises(data.DataError, match=r"mimic3 needs a folder with the tables of MIMIC-III; got .*none"):
+    with pytest.raises(data.DataError, match=r"mimic3 needs a folder with the tables of MIMIC-III; got .*not one"):
         data.mimic3(tmp_path / "nowhere")
     with pytest.raises(data.DataError, match=r"got no ADMISSIONS, PATIENTS, ICUSTAYS, CHARTEVENTS, LABEVENTS in"):
         data.mimic3(tmp_path)

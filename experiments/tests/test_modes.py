@@ -46,7 +46,7 @@ def _low_rank():
 
 
 def _fit(build, **options):
-    return Fit(build, X, Y, lambda seed: ROWS, 8, 24, **options)
+    return Fit(build, X, Y, rows=lambda seed: ROWS, size=8, num_data=24, **options)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
@@ -76,7 +76,7 @@ def test_a_low_rank_network_is_what_fit_gives_with_its_prior_and_rates():
     callbacks = [sb.KLSchedule(24, 0.7), rate]
     model.fit(((X[ids], Y[ids]) for ids in batches), epochs=3, steps_per_epoch=3, verbose=0, callbacks=callbacks)
     for posterior, i in zip(sb.find_posteriors(model), fit.values, strict=True):
-        loc, scale, _ = posterior.factors[0].numbers()
+        loc, scale, _ = posterior.factors[0].float64_values()
         np.testing.assert_allclose(state[0][i][0][0], loc, atol=1e-4)
         np.testing.assert_allclose(np.logaddexp(0, state[0][i][0][1]), scale, rtol=1e-3)
 
@@ -119,7 +119,9 @@ def test_a_start_at_a_trained_network_predicts_as_it_does_where_the_rank_is_full
 
 def test_the_spread_is_the_standard_deviation_of_the_weights_at_the_start():
     one = SETS["toy"]
-    fit = Fit(lambda: modes_data.network(one, "low_rank", 1), X[:, :1], X[:, :1], lambda seed: ROWS, 8, 24)
+    fit = Fit(
+        lambda: modes_data.network(one, "low_rank", 1), X[:, :1], X[:, :1], rows=lambda seed: ROWS, size=8, num_data=24
+    )
     spread = (6.0, 0.2, 0.3)
     state = fit.program.start(
         Network(Settings(1, 1e-3), 0).member, fit._spread(Network(Settings(1, 1e-3, spread=spread), 0))
@@ -215,7 +217,7 @@ def test_batches_of_a_bucket_are_its_rows_alone_and_train_as_whole_inputs_do():
     states = []
     for widths in ((2, 4), (4, 4)):
         buckets = [replace(one, width=width) for one, width in zip(rows, widths, strict=True)]
-        fit = Fit(build, x, Y, lambda seed: ROWS, 4, 24, buckets=buckets, parts=3)
+        fit = Fit(build, x, Y, rows=lambda seed: ROWS, size=4, num_data=24, buckets=buckets, parts=3)
         batches = [fit._batches([Network(Settings(2, 0.02), 5)], 1, bucket) for bucket in buckets]
         assert [set(each.ravel() % 2) for each in batches] == [{0}, {1}]
         states.append(fit.train([Network(Settings(2, 0.02), 5)], [None])[0])
@@ -270,7 +272,7 @@ def test_a_second_round_counts_once_all_methods_have_it_with_results():
     )
 
     def shown(lines):
-        return {line["configuration"].split()[-1] for line in modes_records.settled(lines)}
+        return {line["configuration"].split()[-1] for line in modes_records.final_results(lines)}
 
     assert shown([*lines, *early, *late]) == {"15"}
     assert shown([*lines, *early, *late[1:]]) == {"7"} == shown([*lines[1:], *early, *late]) - {"15"} | {"7"}
@@ -383,7 +385,7 @@ def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
     ]
     records = command.by_run(json.loads(json.dumps(lines)))
     assert command.chosen(records, one, "low_rank") == command.DIVERGED
-    assert not command.Task(one, "low_rank", "results").missing(records)
+    assert not command.ModesTask(one, "low_rank", "results").missing(records)
     assert command.chosen(dict(list(records.items())[1:]), one, "low_rank") is None
     lines[0]["nll"] = lines[1]["nll"] = 0.5
     assert command.chosen(command.by_run(lines), one, "low_rank") == "low_rank 0"
@@ -409,7 +411,7 @@ def test_the_page_shows_what_the_committed_records_say():
         # What was committed beforehand; the first run had no warm-up to set, and three runs no rank.
         assert {"warmup": 0, "rank": None} | run["settings"] == every[configuration]
         assert stage == "tuning" or configuration in chosen
-    final = modes_records.settled(records)
+    final = modes_records.final_results(records)
     counts = {method: [len(names) for names in modes_tables.verdicts(final, method).values()] for method in METHODS}
     assert counts["mixture_repeat"] == [2, 11, 3] and counts["mixture_svd"] == [11, 4, 1]  # better, level, worse
     assert counts["mixture_split"] == [1, 6, 9]  # as the guides say

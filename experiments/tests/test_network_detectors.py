@@ -47,7 +47,7 @@ def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, m
     )
     monkeypatch.setattr(network_detectors, "run", lambda name, kind, seed: run(name, kind, seed, TINY))
     lines = list(network_detectors.run_network_detectors(["mnist"], [42], tmp_path))
-    assert len(lines) == 3 and list(network_detectors.run_network_detectors(["mnist"], [42], tmp_path)) == []
+    assert len(lines) == 5 and list(network_detectors.run_network_detectors(["mnist"], [42], tmp_path)) == []
     found = {(one.settings["kind"], one.method): one for one in record.read(tmp_path)}
     assert {kind for kind, _ in found} == set(network_detectors.KINDS)
     assert {one.preset for one in found.values()} == {"simple"}
@@ -61,6 +61,15 @@ def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, m
     assert set(found["held out", "more_pixels"].metrics) == {"held_out/auroc_ood"}
     by_draws = found["held out, low-rank", "low_rank_held_out"].metrics
     assert set(by_draws) == {"held_out/auroc_ood_mi", "held_out/auroc_ood_entropy"}
+    one = {"deep_ensemble": ("held out", "energy"), "low_rank_ensemble": ("held out, low-rank", "low_rank_held_out")}
+    for method, member in one.items():
+        ensemble = found[f"held out by {method}", f"{method}_held_out"]
+        assert ensemble.parameters == TINY.members * found[member].parameters
+        assert set(ensemble.metrics) == set(by_draws) and ensemble.settings["held_out"] == [8, 9]
+
+
+def test_the_cnn_has_no_ensembles():
+    assert network_detectors.kinds("cnn") == ("all classes", "held out", "held out, low-rank")
 
 
 def head_of(units: int) -> keras.Model:
@@ -68,10 +77,10 @@ def head_of(units: int) -> keras.Model:
     return keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(units, name="logit")])
 
 
-def numbers(classes: int) -> network_detectors.Sets:
+def numbers(classes: int) -> network_detectors.DetectorSets:
     rng = np.random.default_rng(0)
     x, test, far = (rng.normal(size=(rows, 3)).astype("float32") for rows in (60, 20, 25))
-    return network_detectors.Sets(
+    return network_detectors.DetectorSets(
         (x, np.arange(60) % classes if classes else np.linspace(0, 1, 60)), test, {"": far, "b": 2 * far}, classes
     )
 

@@ -200,7 +200,7 @@ def test_an_experiment_without_a_description_has_a_plain_table():
     (chapter,) = chapters.make_chapters([made])
     assert chapter.section.title == "My study" and not chapter.pictures
     (table,) = chapter.parts[0].tables
-    assert table.heads == ("parameters ↓", "NLL ↓", "my score", "train s ↓")
+    assert table.heads == ("trainable parameters ↓", "NLL ↓", "my score", "train s ↓")
     assert [cell.ours for cell in table.rows[0].cells] == ["10", "0.500", "2.00", "1"]
     assert "My study" in html_of([made])
 

@@ -12,7 +12,7 @@ from made_up import all_records, bare, image_record, image_records, kl_record, t
 from matplotlib.figure import Figure
 from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
-from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, reading
+from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, read_records
 from singularbayes_experiments.report.rows import grouped
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_without_a_folder_it_is_runs(runs, monkeypatch):
 def test_a_folder_of_pages_has_a_summary_and_a_page_per_experiment_with_its_figures(runs, tmp_path):
     folder = tmp_path / "pages"
     assert cli.main(["report", str(runs), "--markdown", str(folder)]) == 0
-    experiments = {made.experiment for made in reading.read(runs)}
+    experiments = {made.experiment for made in read_records.read(runs)}
     pages = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
     assert pages.keys() == {"index.md", "paper_tables.md", "disclosures.md", *(f"{name}.md" for name in experiments)}
     for text in pages.values():
@@ -106,7 +106,7 @@ def test_a_file_of_records_needs_no_arrays(runs, tmp_path):
 def test_all_files_of_records_in_a_folder_are_read(tmp_path):
     for name, made in (("mnist", image_record()), ("trials", image_record(preset="trial")), ("toy", toy_record())):
         (tmp_path / f"{name}.jsonl").write_text(f"{made.line()}\n", encoding="utf-8")
-    found = reading.read(tmp_path)
+    found = read_records.read(tmp_path)
     assert sorted((made.experiment, made.preset) for made in found) == [
         ("mnist", "paper"),
         ("mnist", "trial"),
@@ -118,7 +118,7 @@ def test_a_record_in_two_files_counts_once_as_the_later_file_has_it(tmp_path):
     for name, seeds in (("first", (0, 1)), ("second", (1, 2))):
         lines = "".join(f"{image_record(seed=seed, nll=float(len(name))).line()}\n" for seed in seeds)
         (tmp_path / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-    found = reading.read(tmp_path)
+    found = read_records.read(tmp_path)
     assert {made.seed: made.metrics["nll"] for made in found} == {0: 5.0, 1: 6.0, 2: 6.0} and len(found) == 3
     (group,) = grouped(found, {"low_rank": ""})
     assert [one.seed for one in group.rows[0].records] == [0, 1, 2]
@@ -126,13 +126,13 @@ def test_a_record_in_two_files_counts_once_as_the_later_file_has_it(tmp_path):
 
 def test_only_the_first_seed_has_its_arrays(tmp_path):
     record.write([image_record(seed=seed) for seed in (7, 3, 5)], tmp_path)
-    assert {made.seed: bool(made.arrays) for made in reading.read(tmp_path)} == {7: False, 3: True, 5: False}
+    assert {made.seed: bool(made.arrays) for made in read_records.read(tmp_path)} == {7: False, 3: True, 5: False}
 
 
 def test_a_trial_does_not_have_the_arrays_of_the_run_of_its_settings(tmp_path):
     for made in (image_record(), replace(image_record(), preset="trial", arrays={})):
         record.append(made, tmp_path)
-    assert {made.preset: bool(made.arrays) for made in reading.read(tmp_path)} == {"paper": True, "trial": False}
+    assert {made.preset: bool(made.arrays) for made in read_records.read(tmp_path)} == {"paper": True, "trial": False}
 
 
 def test_a_folder_that_is_not_there_or_has_no_records_is_said(tmp_path):
@@ -160,7 +160,7 @@ def test_a_torn_last_line_is_no_record(runs):
     with (runs / "records.jsonl").open("a") as lines:
         lines.write(toy_record(seed=9).line()[:70])
     assert cli.main(["report", str(runs)]) == 0
-    assert len(reading.read(runs)) == 8
+    assert len(read_records.read(runs)) == 8
 
 
 def test_a_damaged_line_is_named(runs):
@@ -217,7 +217,7 @@ def test_the_pages_of_results_are_those_of_the_committed_records(monkeypatch):
     # Drawing would be most of the time, and figures are not compared.
     monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: file.write("<svg></svg>"))
     command = "singularbayes-experiments report experiments/results --markdown docs/results"
-    records = reading.read(RESULTS)
+    records = read_records.read(RESULTS)
     modes, more = modes_summary.collect(RESULTS), cifar10.own_page(RESULTS)
     made = markdown_page.pages(chapters.make_chapters(records), records, command, modes, more)
     folder = ROOT / "docs" / "results"

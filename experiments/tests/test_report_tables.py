@@ -162,7 +162,7 @@ def test_markdown_has_ours_the_papers_the_difference_and_the_footnote():
     text = markdown(table_of([image_record("full_rank", nll=0.05), image_record("low_rank", nll=0.1)], QUALITY))
     lines = text.splitlines()
     heads, rule, first = lines[2:5]
-    assert heads.startswith("| method | seeds | parameters ↓ | accuracy % ↑ | NLL ↓ |")
+    assert heads.startswith("| method | seeds | trainable parameters ↓ | accuracy % ↑ | NLL ↓ |")
     assert heads.count("|") == rule.count("|") == first.count("|")
     assert "| full-rank | 1 |" in first and "0.0500<br>paper 0.0795 (−0.0295)" in first
     assert "<br>paper 0.0048† |" in first and lines[-1].startswith("† The paper defines the Brier score")

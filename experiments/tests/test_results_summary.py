@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from singularbayes_experiments.problems.modes import SETS
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import markdown_page, modes_page, modes_summary, page, summary
+from singularbayes_experiments.report import markdown_page, modes_page, modes_sentences, modes_summary, page, summary
 from singularbayes_experiments.runs.modes_tables import difference, verdicts
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def test_the_sentence_counts_and_the_losses_are_listed(records):
     assert "than a deep ensemble of five on 1 of 1 data sets and a higher one on 0, with 10 to 10 %" in sentence
     assert "deterministic network on 0 of 1 and a higher one on 0" in sentence
     (lost,) = summary.losses(scores)
-    assert lost.startswith("- [MNIST](mnist.md): five low-rank modes against deep ensemble of 5, AUROC-OOD −0.103 [")
+    assert lost.startswith("- [MNIST](mnist.md): low-rank ensemble of 5 against deep ensemble of 5, AUROC-OOD −0.103 [")
 
 
 def test_a_page_has_the_paired_differences_and_a_word_on_the_right_side_of_zero(records):
@@ -80,7 +80,7 @@ def test_a_page_has_the_paired_differences_and_a_word_on_the_right_side_of_zero(
     assert alone.startswith("| low-rank, NLL | +0.1050 [") and "] worse | – | +0.0017 [" in alone
     assert "better" not in alone + alone_ood and "worse" not in alone_ood
     assert modes.count("] better") == 2 and "−0.1000 [−0.1000, −0.1000] better | – | −0.2033 [" in modes
-    assert modes_ood.startswith("| five low-rank modes, AUROC-OOD | −0.1033 [") and "] worse | – | – |" in modes_ood
+    assert modes_ood.startswith("| low-rank ensemble of 5, AUROC-OOD | −0.1033 [") and "] worse | – | – |" in modes_ood
 
 
 def test_tuning_runs_and_other_presets_do_not_count(records):
@@ -92,19 +92,56 @@ def test_tuning_runs_and_other_presets_do_not_count(records):
 def test_the_comparison_under_the_protocol_has_the_differences_of_its_own_tables():
     folder = ROOT / "experiments" / "results"
     scores = modes_summary.collect(folder)
-    records = modes_summary.settled(modes_summary.read_lines([folder / "modes"]))
+    records = modes_summary.final_results(modes_summary.read_lines([folder / "modes"]))
     assert len(scores) == 16
     for each in scores:
         found = each.difference("mixture_repeat", "deep_ensemble", "nll")
         own = difference(records, each.data.experiment, "mixture_repeat")
         np.testing.assert_allclose([found.mean, found.low, found.high], [own.mean, own.low, own.high])
     counts = [len(names) for names in verdicts(records, "mixture_svd").values()]
-    assert "better on {}, level on {} and worse on {}".format(*counts) in modes_summary.headline(scores)
+    assert "better on {}, level on {} and worse on {}".format(*counts) in modes_sentences.headline(scores)[0]
+    said = modes_sentences.sentence(scores)
+    assert f"an SVD-initialised one on {counts[0] + counts[1]} (better on {counts[0]})" in said
+    ratios = [each.cost["mixture_svd"] for each in scores]
+    assert f"{min(ratios):.2g} to {max(ratios):.2g} times the multiplications" in said
     assert [line.count("not run") for line in modes_summary.table(scores)[2:]] == [0] * 16
     lost = modes_summary.losses(scores)
     assert lost[1].endswith("NLL naval propulsion +0.217; AUROC-OOD nowhere")
     assert lost[3].endswith("NLL nowhere; AUROC-OOD SST-2 −0.033")
     assert "0.2108 (deep ensemble of 5), 0.2379 (full-rank)" in modes_summary.pointer(scores[3])
+
+
+def test_rounds_that_do_not_count_are_marked_and_named():
+    """‡: the method has a lower NLL in an incomplete round, or is the best only without one."""
+    scores = {each.data.experiment: each for each in modes_summary.collect(ROOT / "experiments" / "results")}
+    assert {name for name, each in scores.items() if each.incomplete} == {"cnn", "protein_tertiary_structure"}
+    for name, method in (("cnn", "deep_ensemble"), ("protein_tertiary_structure", "mixture_repeat")):
+        assert scores[name].incomplete[method] < scores[name].mean(method, "nll")
+        assert "‡" in modes_summary.cell(scores[name], method)
+    # The bold NLL of protein would not be the least, that of the CNN would.
+    assert "‡" in modes_summary.cell(scores["protein_tertiary_structure"], "mixture_svd")
+    assert "‡" not in modes_summary.cell(scores["cnn"], "mixture_svd") + modes_summary.cell(scores["sst2"], "low_rank")
+    lines = " ".join(modes_sentences.headline(list(scores.values())))
+    assert "Of these, deep ensemble of 5 and mixture of 5 are below the best of the table" in lines
+    assert "None of these is below the best of the table" in lines
+    assert "validation chose in the first round has 0.386, below the mixture of 5 (0.392) and the SVD-" in lines
+
+
+def test_pairs_of_intensive_care_are_counted_by_shift_and_by_seed():
+    scores = modes_summary.collect(ROOT / "experiments" / "results")
+    [care] = [each for each in scores if each.data.experiment == "icu"]
+    found = dict(modes_sentences.pairs_of_care(scores))["mixture_repeat"]
+    own = care.difference("mixture_repeat", "deep_ensemble", "nll")
+    np.testing.assert_allclose([found[0].mean, found[0].low], [own.mean, own.low])
+    np.testing.assert_allclose([each.mean for each in found], own.mean)
+    ours, theirs = (care.runs[name] for name in ("mixture_repeat", "deep_ensemble"))
+    seeds = sorted({str(key).split()[1] for key in ours})
+    means = [
+        np.mean([ours[key].metrics["nll"] - theirs[key].metrics["nll"] for key in ours if str(key).split()[1] == seed])
+        for seed in seeds
+    ]
+    half = stats.t.ppf(0.975, len(seeds) - 1) * np.std(means, ddof=1) / np.sqrt(len(seeds))
+    np.testing.assert_allclose([found[2].low, found[2].high], [np.mean(means) - half, np.mean(means) + half], atol=2e-6)
 
 
 def test_the_page_in_one_file_opens_with_the_summary_of_the_site():
@@ -141,13 +178,14 @@ def test_a_folder_without_that_comparison_has_no_such_rows(tmp_path):
 
 def test_sentences_of_the_pages_count_as_the_records_do():
     number = {1: "one", 2: "two", 3: "three", 9: "nine", 10: "ten", 11: "eleven", 15: "fifteen", 16: "sixteen"}
-    records = modes_summary.settled(modes_summary.read_lines([ROOT / "experiments" / "results" / "modes"]))
+    records = modes_summary.final_results(modes_summary.read_lines([ROOT / "experiments" / "results" / "modes"]))
     found = {
         method: verdicts(records, method) for method in ("mixture_repeat", "mixture_svd", "mixture_split", "low_rank")
     }
     counts = {m: {side: number.get(len(sets), len(sets)) for side, sets in one.items()} for m, one in found.items()}
     totals = {m: number[sum(map(len, one.values()))] for m, one in found.items()}
     repeat, svd = counts["mixture_repeat"], counts["mixture_svd"]
+    text = modes_summary.collect(ROOT / "experiments" / "results")[0]
     assert found["mixture_svd"]["worse"] == ["naval_propulsion_plant"]
     assert found["mixture_repeat"]["worse"] == ["mnist", "cnn", "protein_tertiary_structure"]
     said = {
@@ -157,6 +195,8 @@ def test_sentences_of_the_pages_count_as_the_records_do():
             f"on {totals['mixture_repeat']} data sets",
         ],
         "docs/mixture_results.md": [
+            f"has a dev NLL of {text.given_up['deep_ensemble']:.3f}.".replace("0.", "."),
+            f"chose another, which has {text.mean('deep_ensemble', 'nll'):.3f}.".replace("0.", "."),
             f"worse on {counts['low_rank']['worse']} of {totals['low_rank']} sets",
             f"`split` on {counts['mixture_split']['worse']} of {totals['mixture_split']}",
         ],

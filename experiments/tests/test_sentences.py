@@ -138,6 +138,19 @@ def test_detectors_without_a_network_stand_below_every_table_with_an_auroc_ood()
     assert chapters.make_chapters([simple]) == []
 
 
+def test_a_study_on_the_same_data_shows_the_detectors_of_its_own_pairs():
+    """Pairs that the study has no score of, such as held-out classes, get no column; the note names the chapter."""
+    metrics = {"accuracy": 0.97, "nll": 0.1, "fashion_mnist/auroc_ood_mi": 0.9, "beta": 1.0}
+    own = replace(kl_record(1.0), metrics=metrics)
+    scores = {"fashion_mnist/auroc_ood": 0.75, "held_out/auroc_ood": 0.5}
+    simple = Record("mnist", "more_pixels", 0, {}, scores, 0, 1.0, preset="simple")
+    (chapter,) = chapters.make_chapters([own, simple])
+    [table] = [each for part in chapter.parts for each in part.tables if chapters.NO_NETWORK in each.note]
+    assert table.rows[-1].name == "more non-zero pixels (no network)"
+    assert "those of the chapter MNIST" in table.note
+    assert not any(measure.name.startswith("held_out") for measure in table.measures)
+
+
 @pytest.mark.skipif("SINGULARBAYES_DATA" not in os.environ, reason="needs $SINGULARBAYES_DATA")
 def test_the_committed_detectors_are_those_of_the_data():
     lines = (Path(__file__).parents[1] / "results" / "simple_detectors.jsonl").read_text(encoding="utf-8").splitlines()

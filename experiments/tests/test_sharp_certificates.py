@@ -13,7 +13,14 @@ from scipy import ndimage
 from singularbayes_experiments.problems import certificates
 from singularbayes_experiments.problems import sharp_certificates as sharp
 from singularbayes_experiments.problems.image_copies import CopiesFolder, Moves
-from singularbayes_experiments.problems.sharp_certificates import METHODS, QUICK, RULE, Candidate, SharpSettings, Split
+from singularbayes_experiments.problems.sharp_certificates import (
+    METHODS,
+    QUICK,
+    RULE,
+    CertificateSplit,
+    Configuration,
+    SharpSettings,
+)
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import sharp_certificates as runs
 
@@ -62,11 +69,11 @@ def test_the_rule_reads_no_certifying_image_and_the_record_has_every_bound(metho
     assert {"averaged certificate", "hold-out", "averaged hold-out", "mistakes that chose"} <= set(m)
 
 
-def test_a_candidate_is_what_keras_fits_with_its_settings_and_copies(images):
+def test_a_configuration_is_what_keras_fits_with_its_settings_and_copies(images):
     (x, y), _ = images
     x, y = x[:60], y[:60]
     settings = replace(QUICK, epochs=1, batch_size=40)
-    wanted = [Candidate(replace(settings, beta=beta, shift=shift), 3) for beta, shift in [(1e-3, 1), (10.0, 2)]]
+    wanted = [Configuration(replace(settings, beta=beta, shift=shift), 3) for beta, shift in [(1e-3, 1), (10.0, 2)]]
     for member, (one, model) in enumerate(zip(wanted, sharp.fit_priors("low_rank_25", wanted, x, y), strict=True)):
         keras.utils.set_random_seed(one.seed)
         plain = sharp.network(*METHODS["low_rank_25"], one.settings)
@@ -104,7 +111,7 @@ def test_copies_are_turned_then_shifted_and_files_have_the_same(images, tmp_path
     np.testing.assert_array_equal(np.load(folder.path(moves, 3)), moves.apply(x))
 
 
-def test_a_second_call_does_what_the_first_left_and_takes_the_candidate_with_fewest_mistakes(
+def test_a_second_call_does_what_the_first_left_and_takes_the_configuration_with_fewest_mistakes(
     images, tmp_path, monkeypatch
 ):
     fitted, certified = [], []
@@ -120,7 +127,7 @@ def test_a_second_call_does_what_the_first_left_and_takes_the_candidate_with_few
     monkeypatch.setattr(CopiesFolder, "path", lambda *_: tmp_path)  # they are there
     folder = runs.Folder(tmp_path, QUICK)
     todo = runs.tasks(["low_rank_25", "cnn_low_rank"], [0, 1], QUICK)
-    assert [len(task.candidates) for task in todo] == [0] * 4 + [8, 8] + [1] * 16
+    assert [len(task.configurations) for task in todo] == [0] * 4 + [8, 8] + [1] * 16
     first = runs.work(folder, todo, images)
     next(first), next(first)
     first.close()
@@ -128,12 +135,12 @@ def test_a_second_call_does_what_the_first_left_and_takes_the_candidate_with_few
     lines = list(runs.work(runs.Folder(tmp_path, QUICK), todo, images))
     assert len(fitted) == len(set(fitted)) * 2 == 32 and len(lines) == 20
     best = sharp.combinations(QUICK)[5]
-    assert certified[:2] == [("low_rank_25", Candidate(best, seed), 0.1) for seed in (0, 1)]
+    assert certified[:2] == [("low_rank_25", Configuration(best, seed), 0.1) for seed in (0, 1)]
     assert list(runs.work(folder, todo, images)) == [] and len(record.read(tmp_path)) == 4
 
 
 def test_the_split_has_every_image_once(images):
-    split = Split.of(QUICK, images)
+    split = CertificateSplit.of(QUICK, images)
     parts = np.concatenate([split.fitted[0], split.choosing[0], split.certifying[0]])
     np.testing.assert_array_equal(np.sort(parts, axis=0), np.sort(images[0][0], axis=0))
 
@@ -158,7 +165,7 @@ def test_the_page_has_the_records_and_these_are_of_the_plan(script):
         assert r["settings"] == (initial if r["method"] == "low_rank_initial" else record.plain(SharpSettings()))
 
 
-def test_the_records_took_the_candidates_that_the_rule_takes(script):
+def test_the_records_took_the_configurations_that_the_rule_takes(script):
     lines = [json.loads(line) for line in script.RULE.read_text().splitlines()]
     assert len(lines) == 64
     for r in script.read(script.SHARP):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 from singularbayes_experiments.problems import (
-    table_candidates,
     table_comparison,
+    table_configurations,
     table_defaults,
     table_methods,
     table_sets,
@@ -84,15 +84,15 @@ def test_the_defaults_are_the_configuration_that_the_search_chose():
         assert getattr(default, name) == chosen[name]
     assert default.rank == 16 and chosen["network"] == "64-64, rank 16"  # a later stage chose the width
     assert chosen["noise"] == "head"
-    before = table_candidates.CANDIDATES["regression"][0]
+    before = table_configurations.CONFIGURATIONS["regression"][0]
     found = before.prior, before.beta, before.rate, before.steps, before.batch
     assert found == tuple(chosen[name] for name in ("prior", "beta", "learning_rate_init", "steps", "batch_size"))
 
 
 @pytest.mark.parametrize("estimator", [BayesianMLPRegressor, BayesianMLPClassifier])
-def test_the_other_defaults_are_the_candidate_that_was_chosen_on_validation_rows(estimator):
+def test_the_other_defaults_are_the_configuration_that_was_chosen_on_validation_rows(estimator):
     task = "regression" if estimator is BayesianMLPRegressor else "classification"
-    chosen = table_candidates.choice(read_records(KEPT / "candidates.jsonl.gz"), task)
+    chosen = table_configurations.choice(read_records(KEPT / "candidates.jsonl.gz"), task)
     model = estimator(max_iter="auto")
     for rows in (100, 1_000, 10_000):
         recipe = model._recipe(rows)
@@ -104,10 +104,10 @@ def test_the_other_defaults_are_the_candidate_that_was_chosen_on_validation_rows
         assert model.hidden_layer_sizes == expected.get("hidden_layer_sizes", (64, 64))
 
 
-def test_the_cheapest_candidate_within_a_standard_error_is_chosen(monkeypatch):
-    one, two, three = (table_candidates.Candidate("normal 0.3", 0.1, 0.01, steps) for steps in (3, 2, 1))
-    monkeypatch.setitem(table_candidates.CANDIDATES, "regression", (one, two, three))
-    assert table_candidates.choice([], "regression") is one
+def test_the_cheapest_configuration_within_a_standard_error_is_chosen(monkeypatch):
+    one, two, three = (table_configurations.Configuration("normal 0.3", 0.1, 0.01, steps) for steps in (3, 2, 1))
+    monkeypatch.setitem(table_configurations.CONFIGURATIONS, "regression", (one, two, three))
+    assert table_configurations.choice([], "regression") is one
 
     def records(values):
         labels = [one.label, two.label, three.label]
@@ -120,43 +120,45 @@ def test_the_cheapest_candidate_within_a_standard_error_is_chosen(monkeypatch):
         ]
 
     # `two` is as often ahead of `one` as behind, `three` is always last.
-    assert table_candidates.choice(records([(1, 2, 3), (2, 1, 3)] * 3), "regression") is two
-    assert table_candidates.choice(records([(1, 2, 3), (1, 3, 2)] * 3), "regression") is one
+    assert table_configurations.choice(records([(1, 2, 3), (2, 1, 3)] * 3), "regression") is two
+    assert table_configurations.choice(records([(1, 2, 3), (1, 3, 2)] * 3), "regression") is one
     partial = [*records([(1, 2, 3)] * 3), {"piece": ["regression", "b", 0, "p"], "scores": {three.label: {"nll": 0}}}]
-    assert table_candidates.choice(partial, "regression") is one
+    assert table_configurations.choice(partial, "regression") is one
 
 
 def test_later_stages_start_from_what_the_one_before_chose():
-    first, second = table_candidates.CANDIDATES["regression"], table_candidates.RANKS["regression"]
+    first, second = table_configurations.CONFIGURATIONS["regression"], table_configurations.RANKS["regression"]
 
-    def records(candidates, best, stage, splits=2):
-        scores = {one.label: {"nll": float(one != best)} for one in candidates}
+    def records(configurations, best, stage, splits=2):
+        scores = {one.label: {"nll": float(one != best)} for one in configurations}
         return [{"piece": ["regression", "a", split, "p", *stage], "scores": scores} for split in range(splits)]
 
     before = records(first, first[5], [])
-    assert table_candidates.choice(before, "regression") == first[5] == second[0]  # no records of later stages
-    assert table_candidates.choice([*before, *records(second, second[2], ["ranks"], 1)], "regression") == first[5]
+    assert table_configurations.choice(before, "regression") == first[5] == second[0]  # no records of later stages
+    assert table_configurations.choice([*before, *records(second, second[2], ["ranks"], 1)], "regression") == first[5]
     later = [*before, *records(second, second[2], ["ranks"])]
-    assert table_candidates.choice(later, "regression") == second[2] and second[2].rank == 64
-    longer = table_candidates.candidates_of("rows", "regression", later)
+    assert table_configurations.choice(later, "regression") == second[2] and second[2].rank == 64
+    longer = table_configurations.configurations_of("rows", "regression", later)
     assert {one.rank for one in longer} == {64} and longer[0] == second[2]
-    assert table_candidates.choice([*later, *records(longer, longer[2], ["rows"])], "regression").epochs == 100
-    assert table_candidates.by_label("regression", longer[2].label) == longer[2]
-    assert {piece[3:] for piece in table_candidates.pieces("rows", later)} == {(one.label, "rows") for one in longer}
+    assert table_configurations.choice([*later, *records(longer, longer[2], ["rows"])], "regression").epochs == 100
+    assert table_configurations.by_label("regression", longer[2].label) == longer[2]
+    assert {piece[3:] for piece in table_configurations.pieces("rows", later)} == {
+        (one.label, "rows") for one in longer
+    }
 
 
-def test_a_rank_by_rows_grows_and_equal_candidates_are_fitted_once(monkeypatch):
-    assert [table_candidates.rank_by_rows(rows) for rows in (300, 4_999, 5_000, 20_000)] == [16, 16, 32, 64]
+def test_a_rank_by_rows_grows_and_equal_configurations_are_fitted_once(monkeypatch):
+    assert [table_configurations.rank_by_rows(rows) for rows in (300, 4_999, 5_000, 20_000)] == [16, 16, 32, 64]
     fits = []
-    monkeypatch.setattr(table_candidates, "table", lambda name: made_up(classes=False))
-    monkeypatch.setattr(table_candidates, "scores_of_fit", lambda *arguments: fits.append(arguments[2]))
+    monkeypatch.setattr(table_configurations, "table", lambda name: made_up(classes=False))
+    monkeypatch.setattr(table_configurations, "scores_of_fit", lambda *arguments: fits.append(arguments[2]))
     scores = {}
-    for piece in table_candidates.pieces("robust"):
+    for piece in table_configurations.pieces("robust"):
         if piece[:3] == ("regression", "yacht", 0):
-            scores |= table_candidates.run(piece)["scores"]
-    assert scores.keys() == {one.label for one in table_candidates.ROBUST} and len(fits) == 6 < len(scores)
-    large = [piece for piece in table_candidates.pieces("robust") if piece[1:3] == ("kin8nm", 0)]
-    assert [piece[3] for piece in large] == [one.label for one in table_candidates.ROBUST]
+            scores |= table_configurations.run(piece)["scores"]
+    assert scores.keys() == {one.label for one in table_configurations.ROBUST} and len(fits) == 6 < len(scores)
+    large = [piece for piece in table_configurations.pieces("robust") if piece[1:3] == ("kin8nm", 0)]
+    assert [piece[3] for piece in large] == [one.label for one in table_configurations.ROBUST]
 
 
 def test_full_rank_has_the_settings_of_ours_but_their_rank():
@@ -165,15 +167,19 @@ def test_full_rank_has_the_settings_of_ours_but_their_rank():
 
 
 @pytest.mark.parametrize("stage", ["", "ranks", "robust"])
-def test_candidates_read_no_test_rows_and_share_programs(stage, monkeypatch):
+def test_configurations_read_no_test_rows_and_share_programs(stage, monkeypatch):
     one, seen = made_up(classes=False), []
-    monkeypatch.setattr(table_candidates, "table", lambda name: one)
+    monkeypatch.setattr(table_configurations, "table", lambda name: one)
     monkeypatch.setattr(
-        table_candidates, "scores_of_fit", lambda one, fit, settings, train, valid, seed: seen.append((train, valid))
+        table_configurations,
+        "scores_of_fit",
+        lambda one, fit, settings, train, valid, seed: seen.append((train, valid)),
     )
-    own = [piece for piece in table_candidates.pieces(stage) if piece[:3] == ("regression", "yacht", 1)]
-    labels = [label for piece in own for label in table_candidates.run(piece)["scores"]]
-    assert sorted(labels) == sorted(each.label for each in table_candidates.candidates_of(stage, "regression", []))
+    own = [piece for piece in table_configurations.pieces(stage) if piece[:3] == ("regression", "yacht", 1)]
+    labels = [label for piece in own for label in table_configurations.run(piece)["scores"]]
+    assert sorted(labels) == sorted(
+        each.label for each in table_configurations.configurations_of(stage, "regression", [])
+    )
     test = set(one.splits[1][1])
     assert all(not test & (set(train) | set(valid)) for train, valid in seen)
 
@@ -218,7 +224,7 @@ def test_a_tuned_method_is_the_configuration_with_the_least_validation_nll(metho
 
 def test_tables_with_too_many_rows_for_a_method_are_left_out(monkeypatch):
     monkeypatch.setattr(table_comparison, "table", lambda name: made_up(classes=False))
-    monkeypatch.setitem(table_methods.REGRESSION, "few", table_methods.Method(lambda: None, {}, most_rows=20))
+    monkeypatch.setitem(table_methods.REGRESSION, "few", table_methods.TableMethod(lambda: None, {}, most_rows=20))
     assert table_comparison.run(("defaults", "yacht", 0, "few")) == {"left_out": "more than 20 rows"}
 
 

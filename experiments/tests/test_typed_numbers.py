@@ -29,11 +29,11 @@ KNOWN = {
         "0.762 0.445": HERE,
         "0.31 0.79 0.973": PAPER,
     },
-    "sections/care_columns.py": {"0.32 0.55": SETTING},
+    "sections/mortality_columns.py": {"0.32 0.55": SETTING},
     "sections/icu.py": {
         "0.5": SETTING,
         "0.686 0.693 41.5 0.639 0.404 0.329 0.405 0.561 70.8 47.6 0.818 0.616 0.590 0.445 0.322 0.376 0.563 0.684 70.9 "
-        "53.6 0.826 0.796 0.585 0.545": f"{ELSEWHERE} test_care_report.py",
+        "53.6 0.826 0.796 0.585 0.545": f"{ELSEWHERE} test_mortality_report.py",
     },
     "sections/mnist.py": {"0.1": SETTING},
     "sections/sst2.py": {"0.03 0.003 0.001 0.064 −0.2 0.2": SETTING, "0.013 0.103": HERE},

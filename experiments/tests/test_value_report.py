@@ -167,7 +167,7 @@ def test_the_defaults_of_the_small_sets_are_not_called_the_papers():
 
 def test_the_sentence_of_the_small_sets_counts_the_least_nll():
     rows = rows_of([uci_record("low_rank", 0, 1.0), uci_record("full_rank", 0, 2.0)])
-    said = "Of our methods low-rank has the least NLL on 9 (Boston, concrete,"
+    said = "Of our methods low-rank has the least NLL on 9 (Boston housing, concrete,"
     assert uci.SECTION.finding(rows).startswith(said)
     assert uci.SECTION.finding(rows[:1]) == ""
     first, second = uci_record("low_rank", 0, 1.0), uci_record("full_rank", 0, 2.0)

@@ -15,7 +15,7 @@ import numpy as np
 
 
 def require_integer(name: str, low: int = 1, /, **values: Any) -> None:
-    """Raises unless every value is an integer >= low; a boolean is none.
+    """Raises unless every value is an integer >= low; booleans are refused.
 
     >>> require_integer("predict", draws=2.5)
     Traceback (most recent call last):
@@ -53,6 +53,20 @@ def require_at_least(name: str, low: float, /, **values: Any) -> None:
     for key, value in values.items():
         if not _is_number(value) or not value >= low:
             raise ValueError(f"{name} needs {key} >= {low}; got {key}={value!r}.")
+
+
+def require_not_negative(name: str, /, **values: Any) -> None:
+    """Raises unless every value is a number >= 0 and finite."""
+    for key, value in values.items():
+        if not _is_number(value) or not 0 <= value < math.inf:
+            raise ValueError(f"{name} needs {key} >= 0 and finite; got {key}={value!r}.")
+
+
+def require_below_one(name: str, /, **values: Any) -> None:
+    """Raises unless every value is a number >= 0 and below 1."""
+    for key, value in values.items():
+        if not _is_number(value) or not 0 <= value < 1:
+            raise ValueError(f"{name} needs 0 <= {key} < 1; got {key}={value!r}.")
 
 
 def require_positive(name: str, /, **values: Any) -> None:
@@ -97,7 +111,7 @@ def require_unmasked(name: str, /, **arrays: Any) -> None:
 
 
 def require_some(name: str, given: Sequence[object] | Mapping[str, object], what: str) -> None:
-    """Raises where there is none of what a figure draws."""
+    """Raises where the figure has nothing to draw."""
     if not len(given):
         raise ValueError(f"{name} needs at least one of {what}; got none.")
 

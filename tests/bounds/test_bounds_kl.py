@@ -47,7 +47,7 @@ def test_the_mixture_kl_is_just_above_the_paper_s(vectors, width, exact, bound):
 def test_the_mixture_kl_is_above_quadrature_by_less_than_it_says(loc, log_scale, pi, log_ratio, near):
     sigma2 = 0.7 * math.exp(log_ratio)
     loc, scale = np.array([loc * sigma2 if near else loc]), np.array([math.exp(log_scale)])
-    exact = ScaleMixture(pi, 0.7, sigma2).kl_exact(families.get("gaussian"), loc, scale)
+    exact = ScaleMixture(pi, 0.7, sigma2).kl_exact(families.get_family("gaussian"), loc, scale)
     rounding = 1e-9 * max(1.0, exact[0])
     assert exact[0] - rounding <= mixture_kl(loc, scale, pi, 0.7, sigma2)[0] <= exact[0] + 0.002 + rounding
 
@@ -179,12 +179,12 @@ def test_the_mixture_kl_is_rounded_up_under_a_posterior_a_hundred_thousand_times
     found = float(mixture_kl(loc, scale, pi, sigma1, sigma2))
     assert exact <= found <= exact + 1e-5
     of_certificates = ScaleMixture(pi, sigma1, sigma2).kl_upper(
-        families.get("gaussian"), np.array([loc]), np.array([scale])
+        families.get_family("gaussian"), np.array([loc]), np.array([scale])
     )
     assert of_certificates[0] == pytest.approx(found, rel=1e-15)
 
 
 def test_no_width_of_the_posterior_takes_the_mixture_kl_below_quadrature():
     loc, scale = np.zeros(1000), np.geomspace(1e4, 1e6, 1000) * 1e-5
-    exact = ScaleMixture(0.5, 1.0, 1e-5).kl_exact(families.get("gaussian"), loc, scale)
+    exact = ScaleMixture(0.5, 1.0, 1e-5).kl_exact(families.get_family("gaussian"), loc, scale)
     assert (mixture_kl(loc, scale, 0.5, 1.0, 1e-5) >= exact - 1e-12 * (1 + exact)).all()

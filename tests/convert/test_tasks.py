@@ -126,7 +126,7 @@ def test_files_and_the_mean_as_a_plain_task(task, fitted, tmp_path):
     )
 
 
-def test_a_mixture_shares_the_base_and_has_a_head_for_each_component(task):
+def test_a_mixture_shares_the_base_and_has_a_head_for_each_component(task, tmp_path):
     model = sb.bayesianize(task, Mixture(Adapter(2, random_factors="a"), 3))
     assert sum("w0" in w.path for w in model.weights) == 7  # one for each matrix, whatever the components
     assert all(w.shape[0] == 3 for w in model.trainable_weights)
@@ -137,6 +137,14 @@ def test_a_mixture_shares_the_base_and_has_a_head_for_each_component(task):
     for weight in heads:
         values = ops.convert_to_numpy(weight)
         assert np.abs(values[0] - values[1]).max() > 0
+    sb.save_adapters(model, tmp_path / "a.npz")
+    loaded = sb.load_adapters(task, tmp_path / "a.npz")
+    options = {"draws": 6, "keep_draws": True, "likelihood": "categorical_logits"}
+    np.testing.assert_allclose(sb.predict(loaded, TEXTS[:5], **options).draws, found, atol=1e-6)
+    tokens = task.preprocessor(TEXTS[:5])
+    for number, plain in enumerate(sb.collapse(model, component="all")):
+        assert type(plain) is keras_hub.models.BertTextClassifier
+        assert_close(plain(tokens), sb.take_components(model, number)(tokens), atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a .quantize. method")
@@ -163,6 +171,28 @@ def test_a_base_stays_in_its_own_type_and_adapters_train_in_float32(task, folder
     options = {"draws": 2, "keep_draws": True, "likelihood": "categorical_logits"}
     found = [sb.predict(m, TEXTS[:4], **options).draws for m in (model, sb.load_adapters(base, tmp_path / "a.npz"))]
     np.testing.assert_allclose(*found, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a .quantize. method")
+def test_of_a_task_in_int8_the_head_trains_in_float32(folder, tmp_path):
+    base = presets.bert_classifier(folder)
+    base.quantize("int8")
+    assert base.layers[-1].quantization_mode == "int8"
+    model = sb.bayesianize(base, Adapter(2))
+    head, tokens = model.layers[-1], base.preprocessor(TEXTS[:6])
+    assert type(head) is keras.layers.Dense and head.quantization_mode is None
+    assert {str(weight.dtype).rpartition(".")[2] for weight in head.weights} == {"float32"}
+    assert_close(model(tokens), base(tokens), atol=0.05)
+    before = _values(head.weights)
+    _fit(model)
+    assert all((old != new).any() for old, new in zip(before, _values(head.weights), strict=True))
+    sb.save_adapters(model, tmp_path / "a.npz")
+    options = {"draws": 2, "keep_draws": True, "likelihood": "categorical_logits"}
+    model.save(tmp_path / "m.keras")
+    found = [model, sb.load_adapters(base, tmp_path / "a.npz"), sb.load(tmp_path / "m.keras")]
+    expected, *others = (sb.predict(one, TEXTS[:4], **options).draws for one in found)
+    for draws in others:
+        np.testing.assert_allclose(draws, expected, atol=1e-6)
 
 
 @TORCH_FIRST
@@ -273,6 +303,23 @@ def test_a_language_model_generates_at_the_mean_and_with_one_draw_for_a_whole_te
     np.testing.assert_array_equal(generated(), mean)
 
 
+def test_gemma_generates_at_the_mean_as_before_its_conversion():
+    keras.utils.set_random_seed(0)
+    sizes = {"num_layers": 1, "num_query_heads": 2, "num_key_value_heads": 1, "hidden_dim": 8, "head_dim": 4}
+    backbone = keras_hub.models.GemmaBackbone(20, intermediate_dim=16, **sizes)
+    base = keras_hub.models.GemmaCausalLM(backbone)
+    model = sb.bayesianize(base, Adapter(2, eta=3.0))
+    assert type(model).__name__ == "GemmaCausalLM" and len(sb.find_posteriors(model)) == 7
+    assert {weight.name for weight in model.trainable_weights} == {"ab"}  # the table of tokens is tied and frozen
+    prompt = {"token_ids": np.array([[3, 5, 7] + [0] * 6]), "padding_mask": np.array([[1] * 3 + [0] * 6])}
+    found = []
+    for one in (base, model):
+        one.compile(sampler="greedy")
+        found.append(ops.convert_to_numpy(one.generate(dict(prompt), stop_token_ids=None)["token_ids"]))
+    np.testing.assert_array_equal(*found)
+    assert_close(model(prompt), base(prompt), atol=1e-5)
+
+
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -318,11 +365,39 @@ def test_a_tokenizer_or_base_that_does_not_match_is_refused_and_nothing_is_writt
     with pytest.raises(ValueError, match=r"the frozen weights of .* differ"):
         sb.load_adapters(another, tmp_path / "a.npz")
     deeper = presets.bert_classifier(str(presets.make_bert(tmp_path / "deeper", layers=2)))
-    with pytest.raises(ValueError, match=r"'bert_backbone(_\d+)?/pooled_dense' is no layer, and Dense in the file"):
+    with pytest.raises(
+        ValueError, match=r"no layer 'bert_backbone(_\d+)?/pooled_dense' \(Dense in the file\): another"
+    ):
         sb.load_adapters(deeper, tmp_path / "a.npz")
     with pytest.raises(ValueError, match=r"Adapter\(3\), and Adapter\(2\)"):
         sb.load_adapters(sb.bayesianize(task, Adapter(3)), tmp_path / "a.npz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "deeper", "other"]
+
+
+def test_a_folder_of_hugging_face_is_a_base_and_refused_where_a_file_is_missing(tmp_path):
+    pytest.importorskip("safetensors")
+    folder = tmp_path / "bert"
+    arrays = presets.make_hugging_face(folder)
+    base = presets.bert_classifier(str(folder))
+    model = sb.bayesianize(base, Adapter(2))
+    kept = next(w for w in model.weights if w.path.endswith("feedforward_intermediate_dense/posterior/w0"))
+    np.testing.assert_array_equal(ops.convert_to_numpy(kept), arrays["encoder.layer.0.intermediate.dense.weight"].T)
+    before = sb.predict(model, TEXTS[:4], draws=2, likelihood="categorical_logits").mean
+    assert before.shape == (4, 2)
+    for name, message in {
+        "model.safetensors": r"model\.safetensors",
+        "vocab.txt": r"vocab\.txt",
+        "tokenizer_config.json": r"tokenizer_config\.json",
+        "config.json": r"has no config\.json",
+    }.items():
+        missing = folder / name
+        kept = missing.read_bytes()
+        missing.unlink()
+        with pytest.raises((FileNotFoundError, ValueError), match=message):
+            presets.bert_classifier(str(folder))
+        missing.write_bytes(kept)
+    names = ["config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == names
 
 
 def test_a_folder_that_is_incomplete_or_of_another_architecture_is_refused(folder, tmp_path):

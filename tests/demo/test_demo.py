@@ -38,7 +38,8 @@ def test_points_away_are_outside_the_training_range_on_both_sides():
 
 def test_the_anchored_network_has_the_parameters_of_its_shapes():
     settings = regression.Settings()
-    one = 2 * (64 + 64 + 16 * (64 + 64) + 64 + 64 + 1)  # a mean and a scale of every entry of factors, vectors, biases
+    # A mean and a scale of every entry of the factors; two vectors and the biases have rank 1.
+    one = 2 * (16 * (64 + 64) + 4 * (64 + 1) + (1 + 1))
     assert count_stored(regression.anchored_mixture(settings)) == settings.components * one
 
 

@@ -1,6 +1,10 @@
 """The demo's page: it needs nothing outside itself, tells every story, and is written whole or not at all."""
 
+import json
 import re
+import shutil
+import subprocess
+from html import escape, unescape
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,9 @@ from made_up_stories import made_up_story
 from singularbayes import compare
 from singularbayes.demo import page
 from singularbayes.evaluation import Evaluation
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), "")
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +103,34 @@ def test_what_a_method_loses_is_named_with_both_numbers(theirs, sentence):
 )
 def test_a_change_is_called_what_the_shown_numbers_do(before, after, sentence):
     assert page.changed(before, after, ".2f") == sentence
+
+
+# Leaves on the document what a window of this width shows.
+PROBE = """
+<script>
+addEventListener("load", () => {
+  const box = (svg) => svg.getBoundingClientRect();
+  const shown = [...document.querySelectorAll(".figure svg")].filter((svg) => box(svg).width > 100);
+  const found = {width: innerWidth, scroll: document.documentElement.scrollWidth, shown: shown.length};
+  found.paper = getComputedStyle(document.body).backgroundColor;
+  found.cut = shown.filter((svg) => box(svg).right > innerWidth).length;
+  top.document.body.dataset.found = JSON.stringify(found);
+});
+</script>
+"""
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+@pytest.mark.parametrize(("width", "scheme", "paper"), [(375, 0, "rgb(22, 24, 27)"), (1280, 1, "rgb(255, 255, 255)")])
+def test_a_browser_shows_one_figure_per_story_inside_the_window_in_dark_and_light(html, width, scheme, paper, tmp_path):
+    inside = escape(html.replace("</body>", f"{PROBE}</body>"), quote=True)  # a window is never as narrow as a frame
+    frame = f'<!DOCTYPE html><body style="margin:0"><iframe srcdoc="{inside}" width="{width}" height="900"></iframe>'
+    (tmp_path / "frame.html").write_text(frame, encoding="utf-8")
+    options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr")
+    command = [CHROMIUM, *options, f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=5000"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "frame.html").as_uri()]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    found = json.loads(unescape(re.search(r'data-found="([^"]*)"', ended.stdout)[1]))
+    assert "CONSOLE" not in ended.stderr
+    assert found.pop("scroll") <= width
+    assert found == {"width": width, "shown": 2, "paper": paper, "cut": 0}

@@ -3,8 +3,10 @@
 import importlib.util
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from marks import filled
@@ -18,17 +20,55 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *MIGRATE]
 MORE_PAGES = [*sorted((ROOT / "docs").glob("[!m]*/*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 
-# The code of convert.md is that of convert.py, which has a test of its own.
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "convert.md"], ids=lambda page: page.name)
-def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
+_BLOCK = r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?"  # and, right after it, lines of what it prints
+_NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
+
+
+def assert_printed(shown: str, printed: str) -> None:
+    """Asserts that the lines shown were printed in order; "…" leaves out the rest of a line, or some lines.
+
+    On JAX the numbers are near those shown; elsewhere the draws are others.
+    """
+    left = iter(printed.splitlines())
+    for line in shown.splitlines():
+        words, numbers = _parts(line.removesuffix("…"))
+        cut = line.endswith("…")
+        for found in map(_parts, left):
+            if found[0] == words or (cut and found[0][: len(words)] == words):
+                break
+        else:
+            raise AssertionError(f"{line!r} is not in what was printed: {printed}")
+        if keras.backend.backend() == "jax":
+            np.testing.assert_allclose(found[1][: len(numbers)], numbers, rtol=0.3, atol=0.1)
+
+
+def _parts(line: str) -> tuple[list[str], list[float]]:
+    """Returns the words, with # for a number and without the suffixes of names and rules, and the numbers."""
+    line = re.sub(r"_\d+\b|─", "", line)
+    return _NUMBER.sub("#", line).split(), [float(number.replace(",", "")) for number in _NUMBER.findall(line)]
+
+
+def test_what_a_page_shows_has_to_be_printed_in_order_with_numbers_that_are_near():
+    printed = "MI 0.031 of 1,024\nother things\nloss 2.0"
+    assert_printed("MI 0.030 of 1,024\nother …\nloss 2.1\n", printed)
+    for wrong in ("loss 2.0\nother things", "loss 3.0", "gain 2.0", "other"):
+        with pytest.raises(AssertionError):
+            assert_printed(wrong, printed)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_it_shows(page, monkeypatch, tmp_path, capsys):
     # The 2,000 steps of the default, which the doctests of the estimators take on a smaller table.
     monkeypatch.setattr(Defaults, "epochs", lambda *_: 50)
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    if page.name == "README.md":
+        monkeypatch.chdir(tmp_path)  # it writes a file of adapters
     names: dict = {}
-    for block in blocks:
+    for block, shown in re.findall(_BLOCK, page.read_text(), flags=re.MULTILINE | re.DOTALL):
+        capsys.readouterr()
         exec(compile(block, page.name, "exec"), names)
+        assert_printed(shown, capsys.readouterr().out)
     if page.name == "mixtures.md":
-        assert names["ratio"] > 2 and len(names["plain"]) == 3
+        assert names["ratios"]["anchored prior"] > 2 and len(names["plain"]) == 3
     if page.name == "README.md":
         assert (names["p"].predicted_labels == names["y_new"]).mean() > 0.9
         assert names["odd"].entropy.mean() > 5 * names["p"].entropy.mean()
@@ -58,11 +98,11 @@ def test_the_speeds_of_the_readme_are_those_of_the_record():
     rows = re.findall(
         r"^\| .*? \| ([\d.]+) ms \| ([\d.]+) ms \| ([\d.]+) \| ([\d.]+) \|$", PAGES[0].read_text(), re.MULTILINE
     )
-    *on_cpu, on_gpu = rows
-    for shown, result in zip(on_cpu, record["results"].values(), strict=True):
-        steps, ratios = result["steps"], {pair: value for pair, (value, _) in result["ratios"].items()}
-        expected = [steps["keras"]["median_ms"], steps["low_rank"]["median_ms"], ratios["low_rank / keras"]]
-        assert list(shown) == [f"{value:.2f}" for value in [*expected, ratios["low_rank / full_rank"]]]
+    on_cpu, on_gpu = rows
+    result = record["results"]["mlp 784-1200-1200-10"]
+    steps, ratios = result["steps"], {pair: value for pair, (value, _) in result["ratios"].items()}
+    expected = [steps["keras"]["median_ms"], steps["low_rank"]["median_ms"], ratios["low_rank / keras"]]
+    assert list(on_cpu) == [f"{value:.2f}" for value in [*expected, ratios["low_rank / full_rank"]]]
     profile = json.loads((records / "sst2_profile_training.json").read_text())["results"]["rows"]
     keras, low, full = (np.median(profile[name]["step"]) for name in ("keras", "low_rank", "full_rank"))
     assert list(on_gpu) == [f"{value:.2f}" for value in (1e3 * keras, 1e3 * low, low / keras, low / full)]
@@ -92,9 +132,31 @@ def test_the_results_of_the_readme_are_those_of_the_records():
 def test_what_the_readme_says_of_adapters_and_tables_stands_on_their_pages():
     adapters_and_tables = ("docs/finetuning_results.md", "docs/estimators_results.md")
     read = [(ROOT / path).read_text(encoding="utf-8") for path in ("README.md", *adapters_and_tables)]
-    assert "five of seven settings" in read[0] and "all nine regression tables" in read[0]
+    assert "five of seven settings" in read[0] and "nine regression tables" in read[0]
     assert "Mixture of 4: least mean NLL on 5 of 7 settings." in read[1]
     assert "| NLL below that of all others | 9: " in read[2]
+
+
+def test_the_scores_of_the_first_figure_are_those_of_its_record_and_its_spread_is_that_which_was_chosen():
+    specification = importlib.util.spec_from_file_location("pitch", ROOT / "docs" / "scripts" / "pitch.py")
+    pitch = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(pitch)
+    record = json.loads((ROOT / "docs" / "pitch.json").read_text(encoding="utf-8"))
+    page = pitch.PAGE.read_text(encoding="utf-8")
+    assert filled(page, "pitch.py", pitch.table(record), "anchored_priors.md") == page
+    assert record["settings"] == json.loads(json.dumps(asdict(pitch.regression.Settings())))
+    away = {float(spread): sum(scores["nll_away"]) for spread, scores in record["tuning"]["spreads"].items()}
+    assert min(away, key=away.get) == record["settings"]["spread"] and f"spread={min(away, key=away.get)}" in page
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_what_is_said_beside_the_first_figure_is_in_its_record(page):
+    scores = json.loads((ROOT / "docs" / "pitch.json").read_text(encoding="utf-8"))["scores"]
+    names = ("anchored mixture", "default mixture", "deep ensemble", "deterministic")
+    shares = [f"{100 * scores[name]['picp_95_away']:.0f} %" for name in names]
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert "contain {} of new points away from the data; those of the default mixture {}".format(*shares) in text
+    assert "of a deep ensemble {} and of a deterministic network {}".format(*shares[2:]) in text
 
 
 def test_the_readme_is_short():

@@ -1,6 +1,5 @@
 """The guide to fine-tuning runs, with tiny random presets that are made as KerasHub makes its own."""
 
-import json
 import re
 from pathlib import Path
 
@@ -37,12 +36,3 @@ def test_the_code_of_the_guide_runs(tmp_path, monkeypatch):
     assert {
         posterior.components for posterior in names["sb"].find_posteriors(names["mixture"]) if posterior.random
     } == {4}
-
-
-def test_the_cost_that_the_guide_names_is_measured():
-    page = " ".join((ROOT / "docs" / "finetuning.md").read_text(encoding="utf-8").split())
-    kept = [ROOT / "benchmarks" / "records" / f"adapters_{name}.json" for name in ("float32", "mixed_bfloat16")]
-    single, half = (json.loads(path.read_text())["results"]["ratios"]["lora"] for path in kept)
-    assert f"{single['time']:.2f} times the time and {single['memory']:.2f} times the memory in float32" in page
-    assert f"{half['time']:.2f} and {half['memory']:.2f} times in bfloat16" in page
-    assert f"{single['trained parameters']:.2f} times the trained parameters" in page

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -40,11 +41,27 @@ addEventListener("load", async () => {
 """
 
 
-COPY = """
-setInterval(() => {
-  const inside = document.getElementById("inside").contentDocument;
-  if (inside?.body?.dataset.found) document.body.dataset.found = inside.body.dataset.found;
-}, 100);
+# Stands around a frame of 375 pixels: waits for the probe, goes through other pages, and follows a link of the menu.
+WIDE_PAGES = ["results/index.html", "metrics.html", "convert.html", "api/prediction.html"]
+WALK = """
+addEventListener("load", async () => {
+  const inside = document.getElementById("inside");
+  const loaded = () => new Promise((go) => inside.addEventListener("load", go, { once: true }));
+  const wait = () => new Promise((go) => setTimeout(go, 50));
+  for (let i = 0; i < 300 && !inside.contentDocument.body.dataset.found; i++) await wait();
+  const found = JSON.parse(inside.contentDocument.body.dataset.found);
+  found.beyond = {};
+  for (const page of PAGES) {
+    inside.src = page;
+    await loaded();
+    const { scrollWidth, clientWidth } = inside.contentDocument.documentElement;
+    found.beyond[page] = scrollWidth - clientWidth;
+  }
+  inside.contentDocument.querySelector("nav.md-nav--primary a[href$='regression.html']").click();
+  await loaded();
+  found.arrived = inside.contentDocument.querySelector("h1").textContent;
+  document.body.dataset.found = JSON.stringify(found);
+});
 """
 
 
@@ -69,6 +86,29 @@ def test_pages_load_nothing_from_the_network_and_figures_have_alt_texts(site):
         alts = re.findall(r'<img alt="([^"]*)"', text)
         assert len(alts) == text.count("<img") and all(len(alt) > 15 for alt in alts), page.name
         assert re.search(r"singularbayes \d+\.\d+\.\d+", text), page.name  # the version that it describes
+
+
+def test_every_link_of_a_page_leads_to_a_file_and_an_anchor_of_the_site(site):
+    texts = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html") if page.name != "404.html"}
+    anchors = {page: set(re.findall(r'\s(?:id|name)="([^"]+)"', text)) for page, text in texts.items()}
+    lost = set()
+    for page, text in texts.items():
+        for link in set(re.findall(r'\s(?:href|src)="(?!\w+:|//)([^"]*)"', text)):
+            path, _, anchor = html.unescape(link).partition("#")
+            target = (page.parent / unquote(path.split("?")[0])).resolve() if path else page
+            target = target / "index.html" if target.is_dir() else target
+            if not target.is_file() or (anchor and unquote(anchor) not in anchors.get(target, {unquote(anchor)})):
+                lost.add(f"{page.relative_to(site)}: {link}")
+    assert sorted(lost) == []
+
+
+def test_links_to_files_that_are_not_on_the_site_go_to_the_repository(site):
+    page = (site / "convert.html").read_text(encoding="utf-8")
+    for name in ("scripts/convert.py", "convert.json", "scripts/unet.py", "convert_models.json"):
+        assert f'/blob/main/docs/{name}"' in page and (ROOT / "docs" / name).is_file()
+    assert 'href="notebooks/forecast.html"' in (site / "sequences.html").read_text(encoding="utf-8")
+    own = (site / "notebooks" / "forecast.html").read_text(encoding="utf-8")
+    assert '/blob/main/examples/forecast.ipynb"' in own
 
 
 def test_signatures_show_values_and_a_number_and_its_error_stay_on_one_line(site):
@@ -100,7 +140,8 @@ def test_search_dark_mode_and_layout_work_in_a_browser_from_files(site, tmp_path
     if width < 500:  # a window has no less than 500 pixels, a frame has
         frame = site / "frame.html"
         inside = f'<iframe src="{page.name}" style="width:{width}px;height:800px;border:0" id="inside"></iframe>'
-        frame.write_text(f"<body>{inside}<script>{COPY}</script></body>")
+        walk = WALK.replace("PAGES", json.dumps(WIDE_PAGES))
+        frame.write_text(f"<body>{inside}<script>{walk}</script></body>")
         page, command = frame, [*command, "--allow-file-access-from-files"]
     shown = subprocess.run(
         [*command, "--virtual-time-budget=20000", "--dump-dom", page.as_uri()],
@@ -113,4 +154,7 @@ def test_search_dark_mode_and_layout_work_in_a_browser_from_files(site, tmp_path
     result = json.loads(html.unescape(found[1]))
     assert result["width"] <= width and result["scroll"] <= result["width"] and result["broken"] == 0
     assert result["hits"] > 3 and result["scheme"] == "slate" and result["tabs"] == 8
+    if width < 500:
+        assert [page for page in WIDE_PAGES if result["beyond"][page] > 0] == []  # none scrolls sideways
+        assert result["arrived"].startswith("Regression and noise")
     assert "CONSOLE" not in shown.stderr

@@ -12,7 +12,12 @@ from small_tables import MLP, SMALL, build, table
 
 import singularbayes as sb
 from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base, regressor_base
-from singularbayes.estimators.calibration import between_components, of_unseen, pooled_error, second_held_out
+from singularbayes.estimators.calibration import (
+    between_components,
+    mean_of_unseen_components,
+    pooled_error,
+    second_held_out,
+)
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
 from singularbayes.estimators.network import MultilayerPerceptron, WeightedMeanScaleNLL, seeded
@@ -262,7 +267,7 @@ def test_the_error_of_a_pool_is_that_of_members_less_their_variance():
     each = rng.normal(size=(1, 40, 2_000, 1))  # 40 components around 0 for 2,000 rows of noise 1
     held_out = np.arange(2_000)[:, None] % 20 == np.arange(40) % 20
     y = rng.normal(size=(2_000, 1))
-    mean = of_unseen(each[0], held_out)
+    mean = mean_of_unseen_components(each[0], held_out)
     np.testing.assert_allclose(mean[:, 0], [each[0, held_out[i], i, 0].mean() for i in range(2_000)])
     factor = pooled_error((y - each[0]) ** 2, np.ones(1), held_out)
     assert np.mean((factor * (y - mean)) ** 2) == pytest.approx(1 + 1 / 40, abs=0.1)
@@ -309,7 +314,7 @@ def test_a_component_that_is_far_off_does_not_widen_the_errors_of_a_pool():
     each[0] = rng.normal(size=(80_000, 1))  # a component that learned nothing
     held_out = np.arange(80_000)[:, None] % 8 == np.arange(8)
     factor = pooled_error(each**2, each.var(axis=0, ddof=1).mean(axis=0), held_out)
-    errors = (factor * of_unseen(each, held_out))[:, 0]
+    errors = (factor * mean_of_unseen_components(each, held_out))[:, 0]
     own = [np.mean(errors[held_out[:, k]] ** 2) for k in range(8)]
     np.testing.assert_allclose(own, np.mean(own), rtol=0.15)
     # The mean of all components has an eighth of its error: 1/64 and a little, where one component has 1/8 on average.

@@ -9,7 +9,7 @@ from table import TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Clipped, FullRank, LowRank, Normal, bounds, bounds_report, layers
-from singularbayes.evaluation import norm_bounds, small_variance
+from singularbayes.evaluation import norm_bounds, small_variance_of_model
 from singularbayes.evaluation.feed_forward import activation_name, factor_draws, read_dense_layers
 from singularbayes.evaluation.norm_bounds import accepted_brier, margin_risk_of
 from singularbayes.evaluation.small_variance import norm_limits
@@ -105,7 +105,7 @@ def test_complexity_is_that_of_the_norms_of_the_factors(close, report):
     norms = []
     for layer, failure in zip(close.layers, (0.01 / 3, 0.01 / 3), strict=True):
         posterior = layer.posterior
-        loc, scale, _ = posterior.factors[0].numbers()
+        loc, scale, _ = posterior.factors[0].float64_values()
         parts = zip(posterior.matrices(loc), posterior.matrices(scale), strict=True)
         norms.append(np.prod([bounds.gaussian_norm(m, s, failure).value for m, s in parts]))
     strata = bounds.stratify(norms)
@@ -120,7 +120,7 @@ def test_complexity_is_that_of_the_norms_of_the_factors(close, report):
 def test_the_score_of_a_draw_is_over_all_examples_also_where_they_come_in_batches(close):
     x, y = np.tile(X, (3, 1)), np.concatenate([Y, 1 - Y, Y])  # more than one batch of 256
     weights, _ = read_dense_layers(close)
-    _, each = accepted_brier(close, weights, x, y, norm_limits(weights, 0.01), 3, 0)
+    _, each = accepted_brier(close, weights, x, y, limits=norm_limits(weights, 0.01), draws=3, seed=0)
     draws = sb.predict(close, x, draws=3, keep_draws=True).draws
     np.testing.assert_allclose(each, [0.5 * sb.metrics.brier(p, y) for p in draws], rtol=1e-5)
 
@@ -136,7 +136,7 @@ def test_approaches_a_and_b_are_the_bounds_from_numbers(close, report):
     delta, part = 0.05, 0.01
     weights, _ = read_dense_layers(close)
     limits = {"A": norm_limits(weights, part), "B": norm_limits(weights, part / 2)}
-    _, each = accepted_brier(close, weights, X, Y, limits["A"], 50, 0)
+    _, each = accepted_brier(close, weights, X, Y, limits=limits["A"], draws=50, seed=0)
     draws = sb.predict(close, X, draws=50, keep_draws=True).draws
     np.testing.assert_allclose(each, [0.5 * sb.metrics.brier(p, Y) for p in draws], rtol=1e-5)
     risk = bounds.empirical_risk(each, part, method="betting").value
@@ -303,8 +303,8 @@ def test_networks_outside_the_theorems_get_the_reason(model, message):
     report = bounds_report(model, X, Y, draws=10)
     for name in ("Gaussian complexity", "Small variance", "Margin"):
         assert report[name].bound is None
-    with pytest.raises(ValueError, match=f"small_variance needs dense layers.*{message}"):
-        small_variance(model, radius=1.0)
+    with pytest.raises(ValueError, match=f"small_variance_of_model needs dense layers.*{message}"):
+        small_variance_of_model(model, radius=1.0)
     assert "about feed-forward networks" in report["Margin"].reason
 
 
@@ -341,7 +341,7 @@ def test_a_model_that_cannot_be_certified_says_so_in_its_row():
 
 
 def test_sums_and_threshold_are_those_of_the_weights(close):
-    found = small_variance(close, radius=2.0, margin=1.0, draws=30)
+    found = small_variance_of_model(close, radius=2.0, margin=1.0, draws=30)
     weights, reasons = read_dense_layers(close)
     assert reasons == ()
     means = [ops.convert_to_numpy(layer.posterior.mean().dense()).astype("float64") for layer in close.layers]
@@ -372,13 +372,13 @@ def test_wide_posteriors_do_not_reach_one_half_and_the_margin_bound_says_so():
     model = _network()
     for posterior in sb.find_posteriors(model):
         set_factor(posterior.factors[0], 0.3, 1.0)
-    assert not small_variance(model, radius=1.0, draws=50).reached
+    assert not small_variance_of_model(model, radius=1.0, draws=50).reached
     margin = bounds_report(model, X, Y, draws=50)["Margin"].bound
     assert not margin.is_certificate and "γ/4" in margin.defect
 
 
 def test_given_the_good_event_more_than_one_half_is_required(close):
-    found = small_variance(close, radius=1.0, draws=50, failure=0.1)
+    found = small_variance_of_model(close, radius=1.0, draws=50, failure=0.1)
     factors = 3
     total = 1 - (1 - 0.1 / factors) ** factors
     assert found.required == pytest.approx(0.5 / (1 - total))
@@ -389,7 +389,7 @@ def test_the_drawn_network_stays_as_close_as_the_certificate_says():
     """The inequality itself, on the model: ‖f_w(x) − f_w̄(x)‖ ≤ γ/4 whenever S ≤ s*."""
     close = _close(0.02)
     radius, margin = float(np.linalg.norm(X, axis=1).max()), 2.0
-    found = small_variance(close, radius, margin, draws=40)
+    found = small_variance_of_model(close, radius, margin, draws=40)
     weights, _ = read_dense_layers(close)
     mean = ops.convert_to_numpy(close(X))
     checked = 0

@@ -124,7 +124,10 @@ def test_the_averaged_predictor_has_twice_the_bound_of_one_or_four_times_that_of
 def test_pairs_pay_twice_the_kl_and_share_the_delta_of_draws_with_single_ones():
     forms, numbers = ("kl", "catoni", "tandem"), np.full(1000, 0.03)
     predictor, shares = Predictor(ERROR, 20, seed=0), share_delta(forms, 0.05)
-    found = {form: pac_bayes_bound(form, predictor, shares, numbers, (60.0, 50.0), 10_000, 2) for form in forms}
+    found = {
+        form: pac_bayes_bound(form, predictor, shares, risks=numbers, kl=(60.0, 50.0), num_data=10_000, tried=2)
+        for form in forms
+    }
     risk = bounds.betting_mean(numbers, 0.01 / 2 / 2)  # of 0.01 half for pairs and half for single draws, and two tried
     budget = (100 + np.log(2 * np.sqrt(10_000) / (0.04 / 3 / 2))) / 10_000
     tandem = found["tandem"].value
@@ -255,7 +258,7 @@ def test_a_constant_from_the_prior_is_refused_the_examples_it_was_chosen_on():
     with pytest.raises(ValueError, match="the prior was learned on these examples: 150 of 150"):
         certify(model, X, Y, form="holdout", draws=20)
     (factor,) = model.layers[0].posterior.factors
-    kept = factor.numbers()[2].astype("float32")
+    kept = factor.float64_values()[2].astype("float32")
     factor.reference.assign(kept + 1)  # by hand: not made good by the memory of more examples
     with pytest.raises(ValueError, match="catoni_constant needs a model as learn_prior or centre_prior left it"):
         sb.catoni_constant(model, X[100:150], Y[100:150], num_data=150)

@@ -50,7 +50,7 @@ def _network(prior=None, middle=(), **options):
 
 def certificate(risks, kl, kl_in_gauge, num_data, delta=0.05, tried=1):
     predictor, shares = Predictor(ERROR, None, seed=0), share_delta(["kl"], delta)
-    bound = pac_bayes_bound("kl", predictor, shares, risks, (kl, kl_in_gauge), num_data, tried)
+    bound = pac_bayes_bound("kl", predictor, shares, risks=risks, kl=(kl, kl_in_gauge), num_data=num_data, tried=tried)
     return with_statement(bound, "kl", ("kl",), predictor, shares, num_data)
 
 
@@ -263,7 +263,7 @@ def test_draws_that_are_made_again_cost_more_kl_by_how_often_they_are():
 
 
 def _matrices_kl(model):
-    loc, scale, _ = model.layers[0].posterior.factors[0].numbers()
+    loc, scale, _ = model.layers[0].posterior.factors[0].float64_values()
     kl = bounds.normal_kl(loc, scale)
     return float(kl[:4].sum()), float(kl[4:].sum())
 

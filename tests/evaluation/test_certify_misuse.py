@@ -85,7 +85,7 @@ def _centre_without_data(case, half):
 
 
 def _means_back(case, half):
-    case.factor.set_loc(case.factor.numbers()[2][0])
+    case.factor.set_loc(case.factor.float64_values()[2][0])
 
 
 def _centres_by_hand(case, half):

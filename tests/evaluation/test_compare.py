@@ -174,7 +174,7 @@ def test_wrong_input_is_refused():
         sb.compare([one], reference="b")
     with pytest.raises(ValueError, match="There is no 'accuracy' in the evaluation of 'a'"):
         sb.compare([one], ["accuracy"])
-    with pytest.raises(ValueError, match=r"There is no measure 'auc'\. Near are \['auroc'.*\]\. There are \["):
+    with pytest.raises(ValueError, match=r"There is no measure 'auc'\. Near are \['auroc'.*\]\. Known measures: \["):
         sb.compare([one], ["auc"])
     with pytest.raises(ValueError, match=r"one or more different metrics; got \['nll', 'nll'\]"):
         sb.compare([one], ["nll", "nll"])

@@ -36,7 +36,7 @@ def test_all_formats_have_all_numbers():
         plain = re.sub(r"\x1b\[[\d;]*m|<[^>]+>|\*\*", "", text)
         for number in ("20,802", "0.915 ± 0.005", "0.955 ± 0.005", "0.905 ± 0.005", "−1.50 ± 0.00"):
             assert number in plain
-        assert "accuracy ↑" in plain and "trained parameters ↓" in plain
+        assert "accuracy ↑" in plain and "trainable parameters ↓" in plain
     for text in (comparison_table.markdown(table()), comparison_table.html(table())):
         assert "−0.050 [−0.050, −0.050]" in text and "+13,600" in text
 

@@ -243,7 +243,7 @@ def test_a_dead_column_is_found_in_the_component_that_has_it():
         [keras.Input((4,)), layers.Dense(3, posterior=sb.Mixture(LowRank.paper(2, kl_weight=1e-3), 2))]
     )
     (posterior,) = sb.find_posteriors(model)
-    loc, scale, _ = posterior.factors[1].numbers()
+    loc, scale, _ = posterior.factors[1].float64_values()
     loc[:, 0], scale[:, 0] = 0.0, 1e-6
     posterior.factors[1].set(loc, scale)
     found = list(symptoms.dead_columns(_case(model)))

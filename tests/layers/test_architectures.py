@@ -81,7 +81,7 @@ def _fixed(model, s, x):
     """Returns what a plain pass says with the weights of draw s of `_draws` fixed."""
     posteriors = sb.find_posteriors(model)
     draw = draw_sources(posteriors, noise.as_keys(draw_keys(5, s + 1)[s]))
-    with scope.fix({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):
+    with scope.fix_draws({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):
         return ops.convert_to_numpy(as_program(lambda x: model(x))(x))
 
 

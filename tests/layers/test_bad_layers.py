@@ -75,7 +75,7 @@ def test_what_keras_refuses_is_refused(kind, arguments, message):
 
 REASONS = {
     "regularizer": "the KL to the prior is the regularizer",
-    "constraint": "a constraint on one draw is none on the posterior",
+    "constraint": "a constraint on one draw does not constrain the posterior",
     "lora_rank": "LoRA is a deterministic adapter",
 }
 # (layer, arguments, what the error says) where Keras has nothing to refuse.

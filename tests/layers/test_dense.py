@@ -43,7 +43,7 @@ def test_a_draw_is_the_keras_layer_with_that_kernel_and_bias(name, x, bias):
     layer = stirred_layer(CASE.make(_posterior(name), bias_posterior=bias), x)
     draw = draw_of(layer)
     counterpart = counterpart_of(CASE, layer, x, draw)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         np.testing.assert_allclose(_numpy(layer(x)), _numpy(counterpart(x)), rtol=2e-5, atol=2e-6)
         np.testing.assert_allclose(input_gradient(layer, x), input_gradient(counterpart, x), rtol=2e-4, atol=2e-5)
 
@@ -55,7 +55,7 @@ def test_without_bias_a_draw_is_x_times_w(name):
     assert find_posteriors(layer) == [layer.posterior]
     draw = draw_of(layer)
     w = _numpy(layer.posterior.weight(draw[id(layer.posterior)]).dense())
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         np.testing.assert_allclose(_numpy(layer(X)), X @ w, rtol=2e-5, atol=2e-6)
 
 
@@ -66,7 +66,7 @@ def test_mixed_precision_computes_in_half_and_keeps_its_weights_in_float32(name,
     layer = stirred_layer(CASE.make(_posterior(name), bias_posterior=FullRank(), dtype=policy), X)
     draw = draw_of(layer)
     counterpart = counterpart_of(CASE, layer, X, draw)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         outputs = layer(X)
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     np.testing.assert_allclose(_numpy(outputs), _numpy(counterpart(X)), atol=16 * precision)
@@ -138,7 +138,7 @@ def test_bias_and_activity_regularizers_are_added_as_keras_adds_them():
     layer = stirred_layer(CASE.make(LowRank(2, prior="normal", kl_weight=0.0), **arguments), X)
     draw = draw_of(layer)
     counterpart = counterpart_of(CASE, layer, X, draw, **arguments)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         layer(X), counterpart(X)
         np.testing.assert_allclose(sum(map(_numpy, layer.losses)), sum(map(_numpy, counterpart.losses)), rtol=1e-5)
 

@@ -58,7 +58,7 @@ def test_a_draw_is_the_keras_layer_with_the_dense_kernels(name):
     _skip_on_this_backend(name)
     option = OPTIONS[name]
     ours, counterpart, draw = _pair(option, LowRank(2))
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         _assert_equal(*(as_program(lambda *x, f=f: f(*x, **option.call))(*option.inputs) for f in (ours, counterpart)))
         if BACKEND != "jax":  # where compiling takes long, the invariants below check gradients of the main options
             _assert_equal_gradients(option, ours, counterpart)
@@ -86,7 +86,7 @@ def _sum_of_squares(outputs):
 def test_so_it_is_for_the_gradient_of_the_inputs_with_every_posterior(name, posterior):
     option = OPTIONS[name]
     ours, counterpart, draw = _pair(option, POSTERIORS[posterior]())
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         _assert_equal(*(as_program(lambda *x, f=f: f(*x, **option.call))(*option.inputs) for f in (ours, counterpart)))
         _assert_equal_gradients(option, ours, counterpart)
 
@@ -149,7 +149,7 @@ def test_dropout_is_keras_s_to_the_last_mask(kind, rates):
     stir(ours)
     draw = draw_of(ours)
     load(option, ours, counterpart, draw)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         masked, plain = ours(SEQUENCE, training=True), ours(SEQUENCE, training=False)
     _assert_equal(masked, counterpart(SEQUENCE, training=True))
     assert np.abs(_numpy(masked)[0] - _numpy(plain)[0]).max() > 0.01
@@ -166,7 +166,7 @@ def test_a_stateful_layer_goes_on_where_it_stopped(kind):
         layer.reset_state()
     draw = draw_of(ours)
     load(option, ours, counterpart, draw)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         for _ in range(2):
             _assert_equal(ours(SEQUENCE), counterpart(SEQUENCE))
 
@@ -184,7 +184,7 @@ def test_bidirectional_reads_both_ways_with_a_posterior_each():
         (ours.backward_layer, counterpart.backward_layer),
     ):
         load(OPTIONS["lstm_plain"], mine, theirs, draw)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         _assert_equal(ours(SEQUENCE, mask=MASK), counterpart(SEQUENCE, mask=MASK))
     assert len({id(p) for p in find_posteriors(ours)}) == 4
 
@@ -192,7 +192,7 @@ def test_bidirectional_reads_both_ways_with_a_posterior_each():
 def test_per_head_factors_make_blocks_of_the_projection():
     option = OPTIONS["attention_causal"]
     ours, counterpart, draw = _pair(option, LowRank(2), per_head=True)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         _assert_equal(*(as_program(lambda *x, f=f: f(*x, **option.call))(*option.inputs) for f in (ours, counterpart)))
     # query, key and value have two heads each, the output one matrix; every bias is Bayesian.
     assert len(find_posteriors(ours)) == 2 * (3 * 2 + 1)
@@ -206,7 +206,7 @@ def test_a_transformer_block_is_attention_and_a_dense_network_with_residuals(fir
     block = layers.TransformerEncoder(6, 2, normalize_first=first, posterior=LowRank(2), bias_posterior=FullRank())
     block(SEQUENCE)
     stir(block)
-    with scope.fix(draw_of(block)):
+    with scope.fix_draws(draw_of(block)):
         h = ops.convert_to_tensor(SEQUENCE)
         if first:
             n = block.attention_norm(h)
@@ -244,7 +244,7 @@ def test_the_mask_of_an_embedding_reaches_every_layer():
     stir(ours)
     draw = draw_of(ours)
     padded = np.concatenate([np.maximum(IDS[:, :2], 1), 0 * IDS[:, 2:]], axis=1)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         embedding, lstm = ours.layers[1:]
         whole, cut = as_program(ours), as_program(lambda ids: lstm(embedding(ids)))
         _assert_equal(whole(padded), cut(padded[:, :2]))
@@ -258,7 +258,7 @@ def test_the_mask_of_an_embedding_reaches_every_layer():
 def test_mixed_precision_computes_in_half_and_keeps_weights_in_float32(name, policy):
     option = OPTIONS[name]
     ours, counterpart, draw = _pair(option, LowRank(2), dtype=policy)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         outputs = ours(*option.inputs, **option.call)
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     precision = {"mixed_float16": 2**-11, "mixed_bfloat16": 2**-8}[policy]

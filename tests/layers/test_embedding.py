@@ -40,7 +40,7 @@ def test_a_draw_is_the_keras_layer_with_that_table(name):
     layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
     draw = draw_of(layer)
     counterpart = counterpart_of(CASE, layer, IDS, draw)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         np.testing.assert_allclose(_numpy(layer(IDS)), _numpy(counterpart(IDS)), rtol=2e-5, atol=2e-6)
 
 
@@ -49,7 +49,7 @@ def test_a_draw_is_the_keras_layer_with_that_table(name):
 def test_ids_come_in_any_shape_and_type_that_keras_takes(ids):
     layer = stirred_layer(CASE.make(LowRank(2)), IDS)
     draw = draw_of(layer)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         counterpart = counterpart_of(CASE, layer, IDS, draw)
         np.testing.assert_allclose(_numpy(layer(ids)), _numpy(counterpart(ids)), rtol=2e-5, atol=2e-6)
 
@@ -61,7 +61,7 @@ def test_the_gradient_of_the_means_is_that_of_the_keras_table(name):
     counterpart = counterpart_of(CASE, layer, IDS, draw)
     posterior, factor = layer.posterior, layer.posterior.factors[0]
     of_table = gradient(lambda: ops.sum(ops.square(counterpart(IDS) - 1)), counterpart.trainable_weights[0])
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         of_factor = gradient(lambda: ops.sum(ops.square(layer(IDS) - 1)), factor.values)[0, : len(of_table)]
     # W = A Bᵀ: dL/dA = dL/dW B.
     chain = _numpy(posterior.weight(draw[id(posterior)]).b) if name.startswith("low_rank") else np.eye(4)
@@ -73,7 +73,7 @@ def test_the_gradient_of_the_means_is_that_of_the_keras_table(name):
 def test_mixed_precision_gives_half_vectors_of_float32_weights(policy):
     layer = stirred_layer(CASE.make(LowRank(2), dtype=policy), IDS)
     draw = draw_of(layer)
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         outputs = layer(IDS)
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     np.testing.assert_allclose(_numpy(outputs), _numpy(counterpart_of(CASE, layer, IDS, draw)(IDS)), atol=2**-6)
@@ -126,7 +126,7 @@ def test_a_token_has_one_vector_throughout_a_forward_pass_and_another_in_the_nex
 @pytest.mark.parametrize("name", one_row_each(name for name in RANDOM if name in BY_ROWS))
 def test_a_row_of_a_draw_does_not_depend_on_the_batch_it_is_asked_in(name):
     layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
-    with scope.fix(draw_of(layer)):
+    with scope.fix_draws(draw_of(layer)):
         whole = _numpy(layer(np.arange(5)))
         np.testing.assert_allclose(_numpy(layer(IDS)), whole[IDS], rtol=1e-6)
         np.testing.assert_allclose(_numpy(layer(np.array([3]))), whole[[3]], rtol=1e-6)

@@ -27,7 +27,7 @@ BIASES = [{"use_bias": False}, {}, {"bias_posterior": FullRank()}]
 
 def both(layer, arguments, options, monkeypatch):
     """Returns what a layer gives with and without the factored form, under one draw."""
-    with scope.fix(draw_of(layer)):
+    with scope.fix_draws(draw_of(layer)):
         factored = layer(*arguments, return_attention_scores=True, **options)
         monkeypatch.setattr(type(layer), "_may_be_latent", lambda *_: False)
         return factored, layer(*arguments, return_attention_scores=True, **options)
@@ -76,7 +76,7 @@ def test_first_positions_are_those_of_the_whole_block(normalize_first):
     first.set_weights(whole.get_weights())
     outputs = []
     for layer in (whole, first):
-        with scope.fix(draw_of(layer)):
+        with scope.fix_draws(draw_of(layer)):
             outputs.append(ops.convert_to_numpy(layer(VALUE, attention_mask=wide, mask=ops.convert_to_tensor(mask))))
     np.testing.assert_allclose(outputs[1], outputs[0][:, :2], rtol=2e-5, atol=2e-5)
     assert first.compute_output_shape((None, None, 8)) == (None, 2, 8)

@@ -69,7 +69,7 @@ def test_an_example_is_predicted_by_one_component_alone(trained):
     outputs, component, parts = _pass(model, x, case)
     assert set(component) == set(range(K))
     for k, part in enumerate(parts):
-        with scope.fix(part):  # one draw of this component for all examples
+        with scope.fix_draws(part):  # one draw of this component for all examples
             alone = _numpy(_call(model, x, case, training=False))
         for ours, theirs in zip(outputs, alone, strict=True):
             np.testing.assert_allclose(ours[component == k], theirs[component == k], rtol=2e-4, atol=2e-5)

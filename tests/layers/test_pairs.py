@@ -63,7 +63,7 @@ def _assert_is_keras_s(option, model, x, dense):
 
 def test_a_draw_is_the_keras_layer_with_the_drawn_matrices(pair):
     draw = draw_of(pair[1])
-    with scope.fix(draw):
+    with scope.fix_draws(draw):
         _assert_is_keras_s(*pair, lambda posterior: dense_of(posterior, draw[id(posterior)]))
 
 

@@ -58,7 +58,7 @@ def test_every_component_is_a_layer_of_its_own_on_its_examples(kind):
             assert (new is not None) == ("moving" in own.name)
             if new is not None:  # statistics of this component's examples alone
                 np.testing.assert_allclose(new[k], _numpy(own), rtol=1e-4, atol=1e-5)
-        with scope.fix({id(layer): layer.draw_number(None, k + K)}):
+        with scope.fix_draws({id(layer): layer.draw_number(None, k + K)}):
             found = _numpy(layer(ops.convert_to_tensor(X)))
         plain = layer.take_components(k)
         assert type(plain) is type(alone)

@@ -76,7 +76,7 @@ def test_posteriors_made_while_a_file_is_read_are_not_taken_for_each_other():
     # Keras then knows objects by their address, and the temporary posterior of a recipe leaves its own to the next.
     with ObjectSharingScope():
         recipes = [posteriors.recipe(LowRank(2), FullRank(prior=Normal())) for _ in range(20)]
-        made = [posteriors.get(recipe[key]) for recipe in recipes for key in ("posterior", "bias_posterior")]
+        made = [posteriors.get_posterior(recipe[key]) for recipe in recipes for key in ("posterior", "bias_posterior")]
     assert [type(posterior) for posterior in made] == 20 * [LowRank, FullRank]
     assert len({id(posterior) for posterior in made}) == 40
 

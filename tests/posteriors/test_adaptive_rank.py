@@ -79,7 +79,7 @@ def test_a_column_of_noise_is_switched_off_in_the_first_epoch_with_the_full_kl_w
     model = _linear(0.3, max_rank=4)
     model.compile(keras.optimizers.SGD(0.0), sb.GaussianNLL(0.3))
     (posterior,) = sb.find_posteriors(model)
-    loc, scale, _ = posterior.ab.numbers()
+    loc, scale, _ = posterior.ab.float64_values()
     loc[:, 1] = 0.0
     set_factor(posterior.ab, loc, scale)
     found = []
@@ -224,7 +224,7 @@ def _model(name):
     model = stir(keras.Sequential(dict(_networks())[name]))
     for i, posterior in enumerate(q for q in sb.find_posteriors(model) if q.learned_rank is not None):
         # One column next to noise, and in every second matrix, the first too, one that is off already.
-        loc, scale, _ = posterior.ab.numbers()
+        loc, scale, _ = posterior.ab.float64_values()
         loc[:, 1] *= 0.3
         set_factor(posterior.ab, loc, scale)
         posterior.ab.live.assign(np.array([0.0 if k == 2 and not i % 2 else 1.0 for k in range(loc.shape[1])]))
@@ -303,7 +303,7 @@ def test_what_was_pruned_is_printed_and_a_network_without_a_bound_says_why():
     text = str(ranks.prune(_model("dense")))
     assert "columns" in text and "moves by at most" in text
     pruned = ranks.prune(_model("lstm"))
-    assert "No bound of the change" in str(pruned) and "(LSTM) is none of those" in str(pruned)
+    assert "No bound of the change" in str(pruned) and "(LSTM) has no norm bound here" in str(pruned)
     with pytest.raises(ValueError, match=r"A bound of the change needs dense and convolutional layers.*LSTM"):
         pruned.change(1.0)
 

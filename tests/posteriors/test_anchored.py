@@ -11,7 +11,7 @@ import singularbayes as sb
 from singularbayes import Anchored, FullRank, LowRank, layers
 from singularbayes.bounds import normal_kl
 from singularbayes.posteriors import Origin
-from singularbayes.posteriors.families import get as family
+from singularbayes.posteriors.families import get_family as family
 
 pytestmark = pytest.mark.on_torch
 
@@ -33,7 +33,7 @@ def _built(posterior, shape=(6, 5)):
 def test_the_kl_is_that_around_the_initial_values(name):
     posterior = _built(SCALAR_PRIOR[name](prior=Anchored(0.3)))
     (factor,) = posterior.factors
-    loc, scale, reference = factor.numbers()
+    loc, scale, reference = factor.float64_values()
     np.testing.assert_array_equal(reference[0], loc)
     factor.set_loc(loc + 0.2)
     exact = normal_kl(0.2 / 0.3, scale / 0.3).sum() if posterior.family == "gaussian" else posterior.kl_exact()
@@ -52,7 +52,7 @@ def test_the_kl_of_a_scalar_equals_quadrature(name):
     expected, _ = integrate.quad(integrand, -6, 6, points=[0.4], limit=200)
     posterior = _built(FullRank(prior=Anchored(0.3), family=name), (1, 1))
     (factor,) = posterior.factors
-    anchor = factor.numbers()[2][0]
+    anchor = factor.float64_values()[2][0]
     set_factor(factor, anchor + 0.4, np.full((1, 1), 0.2))
     assert posterior.kl_exact() == pytest.approx(expected, rel=1e-5)
     assert Anchored(0.3).kl_exact(family(name), np.array(0.4), np.array(0.2)) == pytest.approx(expected, rel=1e-6)
@@ -67,14 +67,14 @@ def test_on_a_conjugate_model_the_mean_shrinks_to_the_anchor():
     dense = layers.Dense(1, use_bias=False, posterior=FullRank(prior=Anchored(s, spread=1.0), eta=0.2))
     model = keras.Sequential([keras.Input((1,)), dense])
     (factor,) = dense.posterior.factors
-    anchor = factor.numbers()[2][0].item()
+    anchor = factor.float64_values()[2][0].item()
     schedule = keras.optimizers.schedules.CosineDecay(0.03, 600)
     model.compile(keras.optimizers.Adam(schedule), sb.GaussianNLL(1.0))
     ones = np.ones((n, 1), "float32")
     model.fit(ones, y, batch_size=n, epochs=600, verbose=0, callbacks=[sb.KLSchedule(n, beta=1.0)])
     precision = n + 1 / s**2
     mean = (y.sum() + anchor / s**2) / precision
-    loc, scale, _ = factor.numbers()
+    loc, scale, _ = factor.float64_values()
     assert loc.item() == pytest.approx(mean, abs=0.05) and abs(mean - y.mean()) > 0.3
     assert scale.item() == pytest.approx(precision**-0.5, rel=0.15)
 
@@ -86,14 +86,14 @@ def test_spread_is_the_standard_deviation_of_the_entries_of_w():
     for posterior in (FullRank(prior=Anchored(0.1, spread=0.7)), LowRank.paper(50, prior=Anchored(0.1, spread=0.7))):
         w = ops.convert_to_numpy(_built(posterior, (200, 100)).mean().dense())
         assert w.std() == pytest.approx(0.7, rel=0.7 / np.sqrt(entries) * 30)
-    bias = _built(FullRank(prior=Anchored(0.1, spread=0.7)), (1, 500)).factors[0].numbers()[2][0]
+    bias = _built(FullRank(prior=Anchored(0.1, spread=0.7)), (1, 500)).factors[0].float64_values()[2][0]
     assert bias.std() == pytest.approx(0.7, rel=0.2)
 
 
 def test_copies_of_one_posterior_have_anchors_of_their_own():
     posterior = LowRank.paper(2, prior="anchored")
     model = keras.Sequential([keras.Input((6,)), *(layers.Dense(6, posterior=posterior) for _ in range(2))])
-    one, two = (q.factors[0].numbers()[2][0] for q in sb.find_posteriors(model))
+    one, two = (q.factors[0].float64_values()[2][0] for q in sb.find_posteriors(model))
     assert posterior.prior == Anchored(0.1) and (one != two).all()
 
 
@@ -112,7 +112,7 @@ def test_files_keep_anchors(tmp_path):
     again = sb.load(tmp_path / "model.keras")
     (ours,), (theirs,) = (sb.find_posteriors(one) for one in (model, again))
     assert theirs.prior == ours.prior
-    np.testing.assert_array_equal(theirs.factors[0].numbers()[2], ours.factors[0].numbers()[2])
+    np.testing.assert_array_equal(theirs.factors[0].float64_values()[2], ours.factors[0].float64_values()[2])
     assert sb.kl(again, "exact") == pytest.approx(sb.kl(model, "exact"), rel=1e-6) and sb.kl(model, "exact") > 0
 
 
@@ -123,13 +123,13 @@ def test_a_given_start_needs_a_choice_of_the_anchor(make):
     with pytest.raises(ValueError, match=r"Anchored needs anchor='start' where.*got anchor=None"):
         _built(FullRank(prior=Anchored(), initializer=TRAINED))
     stays, moves = (_built(make(Anchored(0.1, anchor=anchor))) for anchor in ("random", "start"))
-    before = stays.factors[0].numbers()[2]
+    before = stays.factors[0].float64_values()[2]
     for posterior in (stays, moves):
         posterior.center(MATRIX)
         np.testing.assert_allclose(ops.convert_to_numpy(posterior.mean().dense()), MATRIX, atol=1e-5)
-    np.testing.assert_array_equal(stays.factors[0].numbers()[2], before)
+    np.testing.assert_array_equal(stays.factors[0].float64_values()[2], before)
     assert stays.factors[0].prior_memory().origin == Origin.INITIAL
-    loc, _, (centre, _) = moves.factors[0].numbers()
+    loc, _, (centre, _) = moves.factors[0].float64_values()
     np.testing.assert_array_equal(centre, loc)
     assert moves.factors[0].prior_memory().origin == Origin.START
 
@@ -138,7 +138,7 @@ def test_factors_turn_to_the_anchor_that_stays():
     """Of all A Q, B Q with orthogonal Q the nearest has a symmetric, positive ABᵀ-to-anchor product."""
     posterior = _built(LowRank.paper(3, prior=Anchored(0.1, anchor="random")))
     posterior.center(MATRIX)
-    loc, _, (centre, _) = posterior.factors[0].numbers()
+    loc, _, (centre, _) = posterior.factors[0].float64_values()
     product = loc.T @ centre
     np.testing.assert_allclose(product, product.T, atol=1e-4)
     assert np.linalg.eigvalsh(product).min() > 0

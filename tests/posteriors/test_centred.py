@@ -42,7 +42,7 @@ def test_the_kl_is_that_of_numbers_less_their_centres_over_their_widths(name):
         posterior = SCALAR_PRIOR[name](prior=Centred(base))
         posterior.build((5, 4))
         (factor,) = posterior.factors
-        loc, scale, reference = factor.numbers()
+        loc, scale, reference = factor.float64_values()
         np.testing.assert_array_equal(reference[0], loc)  # centres start at the initial means, widths at 1
         assert (reference[1] == 1).all()
         centre, width = rng.normal(size=loc.shape), rng.uniform(0.5, 2.0, loc.shape)
@@ -62,7 +62,7 @@ def test_rows_of_the_kl_have_their_own_centres():
     posterior = FullRank(prior=Centred("normal"), kl_rows=2)
     posterior.build((5, 4))
     (factor,) = posterior.factors
-    loc, scale, _ = factor.numbers()
+    loc, scale, _ = factor.float64_values()
     factor.set_prior(loc - 0.3 * np.arange(5)[:, None], np.array(1.0), PriorMemory())
     estimates = np.array([float(ops.convert_to_numpy(posterior.kl())) for _ in range(400)])
     exact = normal_kl(0.3 * np.arange(5)[:, None], scale).sum()
@@ -102,11 +102,11 @@ def test_a_file_keeps_centres_widths_and_what_they_were_learned_on(tmp_path):
 @TORCH_FIRST
 def test_training_leaves_centres_and_widths():
     model = _network()
-    before = [q.factors[0].numbers()[2] for q in sb.find_posteriors(model)]
+    before = [q.factors[0].float64_values()[2] for q in sb.find_posteriors(model)]
     model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     for posterior, reference in zip(sb.find_posteriors(model), before, strict=True):
-        np.testing.assert_array_equal(posterior.factors[0].numbers()[2], reference)
-        assert (posterior.factors[0].numbers()[0] != reference[0]).any()
+        np.testing.assert_array_equal(posterior.factors[0].float64_values()[2], reference)
+        assert (posterior.factors[0].float64_values()[0] != reference[0]).any()
 
 
 def test_centres_are_not_counted_among_the_numbers_that_predict():
@@ -160,10 +160,10 @@ def test_a_trained_model_has_to_say_what_it_has_seen():
     model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     with pytest.raises(ValueError, match=r"needs learned_on.*was trained, its means or scales"):
         sb.centre_prior(model, learned_on=None)
-    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+    with pytest.raises(ValueError, match="learn_prior needs a model that was not trained on other"):
         sb.learn_prior(model, X, Y)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))  # forgets the steps
-    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+    with pytest.raises(ValueError, match="learn_prior needs a model that was not trained on other"):
         sb.learn_prior(model, X, Y)
 
 
@@ -185,10 +185,10 @@ def test_scales_that_were_learned_are_no_widths_without_data():
     model = _network()
     model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     for factor in (f for q in sb.find_posteriors(model) for f in q.factors):
-        factor.set_loc(factor.numbers()[2][0])  # means back to their centres
+        factor.set_loc(factor.float64_values()[2][0])  # means back to their centres
     with pytest.raises(ValueError, match=r"centre_prior needs learned_on.*means or scales"):
         sb.centre_prior(model, learned_on=None)
-    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+    with pytest.raises(ValueError, match="learn_prior needs a model that was not trained on other"):
         sb.learn_prior(model, X, Y)
 
 

@@ -132,7 +132,7 @@ def test_conversion_lowers_the_rank_of_the_one_inside_and_pruning_its_columns():
 
 def test_a_copy_is_clipped_at_the_same_limit():
     posterior = Clipped(FullRank(prior="normal"), 2, redraws=3)
-    again = sb.posteriors.get(serialize(posterior))
+    again = sb.posteriors.get_posterior(serialize(posterior))
     assert repr(again) == repr(posterior) == "Clipped(FullRank(prior=Normal(scale=1.0)), 2.0, redraws=3)"
     assert not again.built and again.posterior is not posterior.posterior
 

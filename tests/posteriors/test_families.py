@@ -20,7 +20,7 @@ SCALE = np.array([0.01, 0.3, 0.5, 0.004, 2.0, 1.0])
 @pytest.fixture(params=FAMILIES)
 def family(request):
     """A family and the scipy distribution that it should be."""
-    return families.get(request.param), FAMILIES[request.param](LOC, SCALE)
+    return families.get_family(request.param), FAMILIES[request.param](LOC, SCALE)
 
 
 @pytest.fixture(params=["training", "float64"])

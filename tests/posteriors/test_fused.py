@@ -59,7 +59,7 @@ def _plain(values, rho_lr):
 @pytest.mark.parametrize("rho_lr", [1.0, 4.0])
 @pytest.mark.parametrize("name", ["gaussian", "laplace"])
 def test_a_draw_is_loc_plus_scale_times_noise(name, rho_lr):
-    family, key = families.get(name), noise.as_keys(KEY)
+    family, key = families.get_family(name), noise.as_keys(KEY)
     weights = ops.convert_to_tensor(RNG.normal(size=60), "float32")
 
     def plain(values):
@@ -73,7 +73,7 @@ def test_a_draw_is_loc_plus_scale_times_noise(name, rho_lr):
 @pytest.mark.parametrize("rho_lr", [1.0, 4.0])
 @pytest.mark.parametrize("name", PRIORS)
 def test_a_kl_is_that_of_the_prior(name, rho_lr):
-    prior, family, key = PRIORS[name], families.get("gaussian"), noise.as_keys(KEY)
+    prior, family, key = PRIORS[name], families.get_family("gaussian"), noise.as_keys(KEY)
 
     def plain(values):
         return prior.kl(family, *_plain(values, rho_lr), lambda: key)
@@ -89,7 +89,7 @@ class _Twice(priors.Normal):
 
 
 def test_the_kl_of_a_subclass_of_a_prior_is_its_own():
-    family, values = families.get("gaussian"), ops.convert_to_tensor(VALUES)
+    family, values = families.get_family("gaussian"), ops.convert_to_tensor(VALUES)
     once, twice = (fused.kl(prior(0.3), family, values, 1.0, None) for prior in (priors.Normal, _Twice))
     np.testing.assert_allclose(ops.convert_to_numpy(twice), 2.0 * ops.convert_to_numpy(once), rtol=1e-5)
 
@@ -99,7 +99,7 @@ def test_the_kl_of_a_subclass_of_a_prior_is_its_own():
 def test_a_second_derivative_is_an_error(what):
     import torch
 
-    x, key, family = torch.tensor(VALUES, requires_grad=True), noise.as_keys(KEY), families.get("gaussian")
+    x, key, family = torch.tensor(VALUES, requires_grad=True), noise.as_keys(KEY), families.get_family("gaussian")
     drawn = (
         fused.draw(family, x, 1.0, key) if what == "draw" else fused.kl(PRIORS["normal"], family, x, 1.0, lambda: key)
     )

@@ -46,7 +46,7 @@ def _as_fit_does(function):
 def _kl_at(posterior, w):
     """Returns −Σ H(q) + log p(w) of a posterior over the entries of W."""
     scale = ops.convert_to_numpy(posterior.w.scale)
-    entropy = families.get("gaussian").entropy(scale, np)
+    entropy = families.get_family("gaussian").entropy(scale, np)
     return -(entropy + PRIOR.log_density(w.astype("float64"), np)).sum()
 
 
@@ -104,9 +104,9 @@ def test_layers_inside_loops_train_beside_others():
     model = keras.Model(x, outputs)
     model.compile(keras.optimizers.SGD(0.01), "mse")
     data = np.random.default_rng(0).normal(size=(16, 5, 4)).astype("float32")
-    before = [q.ab.numbers()[1] for q in sb.find_posteriors(model)]
+    before = [q.ab.float64_values()[1] for q in sb.find_posteriors(model)]
     model.fit(data, data[:, 0, :2], verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
-    after = [q.ab.numbers()[1] for q in sb.find_posteriors(model)]
+    after = [q.ab.float64_values()[1] for q in sb.find_posteriors(model)]
     assert all(np.abs(new - old).max() > 0 for new, old in zip(after, before, strict=True))
 
 

@@ -36,12 +36,12 @@ def test_factors_are_those_of_the_components_and_keep_what_is_assigned(name):
     assert len(mixture.factors) == K * per_component
     own = [factor for k in range(K) for factor in mixture.component(k).factors]
     for ours, theirs in zip(mixture.factors, own, strict=True):
-        np.testing.assert_array_equal(ours.numbers()[0], theirs.numbers()[0])
-        np.testing.assert_array_equal(ours.numbers()[1], theirs.numbers()[1])
+        np.testing.assert_array_equal(ours.float64_values()[0], theirs.float64_values()[0])
+        np.testing.assert_array_equal(ours.float64_values()[1], theirs.float64_values()[1])
     assert sum(factor.kl_exact() for factor in mixture.factors) / K == pytest.approx(mixture.kl_exact())
     before = [_numpy(w) for w in mixture.random_weights]
     set_factor(mixture.factors[-1], 0.25, 0.5)
-    last = mixture.component(K - 1).factors[-1].numbers()
+    last = mixture.component(K - 1).factors[-1].float64_values()
     np.testing.assert_allclose(last[0], 0.25)
     for old, new in zip(before, map(_numpy, mixture.random_weights), strict=True):
         np.testing.assert_array_equal(old[: K - 1], new[: K - 1])
@@ -62,10 +62,10 @@ def test_a_mixture_centres_its_prior_at_every_component():
     learn_prior(model, X[:12], Y[:12], verbose=0)
     assert sb.kl(model, "exact") == pytest.approx(0.0, abs=1e-4)
     (mixture,) = sb.find_posteriors(model)
-    centres = [factor.numbers()[2][0] for factor in mixture.factors]
+    centres = [factor.float64_values()[2][0] for factor in mixture.factors]
     assert all(np.abs(centres[i] - centres[j]).max() > 1e-3 for i in range(K) for j in range(i))
     for factor, centre in zip(mixture.factors, centres, strict=True):
-        np.testing.assert_allclose(factor.numbers()[0], centre, atol=1e-6)
+        np.testing.assert_allclose(factor.float64_values()[0], centre, atol=1e-6)
         assert factor.prior_memory().examples == 12
     with pytest.raises(ValueError, match="was trained"):
         model.fit(X, Y, verbose=0)

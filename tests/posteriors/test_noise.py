@@ -45,13 +45,13 @@ def test_words_become_numbers_strictly_between_0_and_1():
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_noise_has_the_family_s_distribution(name):
-    eps = ops.convert_to_numpy(families.get(name).noise((20_000,), _key()))
+    eps = ops.convert_to_numpy(families.get_family(name).noise((20_000,), _key()))
     assert stats.kstest(eps, FAMILIES[name].cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_row_noise_has_the_family_s_distribution(name):
-    eps = families.get(name).quantile(noise.uniform_rows(_key(), ops.arange(2500), 8))
+    eps = families.get_family(name).quantile(noise.uniform_rows(_key(), ops.arange(2500), 8))
     eps = ops.convert_to_numpy(eps).astype("float64").ravel()
     truth = FAMILIES[name]
     assert stats.kstest(eps, truth.cdf).pvalue > 1e-3
@@ -61,7 +61,7 @@ def test_row_noise_has_the_family_s_distribution(name):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_quantiles_are_those_of_the_family_far_into_both_tails(name):
     u = np.array([2.0**-24, 2.0**-23, 1e-3, 0.25, 0.5, 0.9, 1 - 2.0**-23, 1 - 2.0**-24])
-    eps = ops.convert_to_numpy(families.get(name).quantile(ops.convert_to_tensor(u.astype("float32"))))
+    eps = ops.convert_to_numpy(families.get_family(name).quantile(ops.convert_to_tensor(u.astype("float32"))))
     np.testing.assert_allclose(eps, FAMILIES[name].ppf(u.astype("float32").astype("float64")), rtol=2e-5, atol=1e-6)
 
 
@@ -95,7 +95,7 @@ def test_keys_that_count_up_give_unrelated_rows(words):
 def test_rows_and_columns_share_no_structure(words):
     # A matrix of independent normals is nowhere symmetric, and the corners of its rectangles multiply to 0 on average.
     u = noise.uniform_rows(noise.as_keys(np.array(words)), ops.arange(600), 600)
-    eps = ops.convert_to_numpy(families.get("gaussian").quantile(u)).astype("float64")
+    eps = ops.convert_to_numpy(families.get_family("gaussian").quantile(u)).astype("float64")
     assert abs(np.mean(eps * eps.T) - np.mean(np.diag(eps) ** 2) / 600) * 600 / np.sqrt(2) < 4.5
     corners = eps[:300, :300] * eps[300:, :300] * eps[:300, 300:] * eps[300:, 300:]
     assert abs(corners.mean()) * 300 < 4.5

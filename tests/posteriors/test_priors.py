@@ -93,7 +93,7 @@ def _number(value):
 
 
 def test_the_exact_kl_equals_adaptive_quadrature(prior, family):
-    exact = prior.kl_exact(families.get(family), LOC, SCALE)
+    exact = prior.kl_exact(families.get_family(family), LOC, SCALE)
     np.testing.assert_allclose(exact, _quadrature(prior, family), rtol=1e-7, atol=1e-8)
 
 
@@ -102,15 +102,17 @@ def test_the_exact_kl_equals_adaptive_quadrature(prior, family):
 def test_the_exact_kl_sees_the_spike_from_any_mean_and_scale(loc, log_scale, near):
     # Half of the cases lie within a few widths of the spike.
     loc = math.exp(-6) * loc if near else loc
-    exact = ScaleMixture().kl_exact(families.get("gaussian"), np.array([loc]), np.array([math.exp(log_scale)]))
+    exact = ScaleMixture().kl_exact(families.get_family("gaussian"), np.array([loc]), np.array([math.exp(log_scale)]))
     assert exact[0] == pytest.approx(_kl(ScaleMixture(), "gaussian", loc, math.exp(log_scale)), rel=1e-7, abs=1e-7)
 
 
 def test_gaussian_kl_is_the_paper_s(vectors):
     cases, expected = vectors["kl_gauss_gauss"]["inputs"]["cases_m1_s1_m2_s2"], vectors["kl_gauss_gauss"]["expected"]
     for (m1, s1, _, s2), kl in zip(cases, expected["kl"], strict=True):
-        assert Normal(s2).kl_exact(families.get("gaussian"), np.array(m1), np.array(s1)) == pytest.approx(kl, abs=1e-12)
-        estimate = Normal(s2).kl(families.get("gaussian"), *_tensors([m1], [s1]))
+        assert Normal(s2).kl_exact(families.get_family("gaussian"), np.array(m1), np.array(s1)) == pytest.approx(
+            kl, abs=1e-12
+        )
+        estimate = Normal(s2).kl(families.get_family("gaussian"), *_tensors([m1], [s1]))
         assert float(estimate) == pytest.approx(kl, rel=1e-5, abs=1e-6)
 
 
@@ -124,17 +126,18 @@ def test_gaussian_kl_is_the_paper_s(vectors):
 def test_mixture_kl_and_its_bound_are_the_paper_s(vectors, prior, exact, bound):
     vector = vectors["kl_gauss_scale_mixture"]
     loc, scale = np.array(vector["inputs"]["cases_mu_sigma"]).T
-    kl = prior.kl_exact(families.get("gaussian"), loc, scale)
+    kl = prior.kl_exact(families.get_family("gaussian"), loc, scale)
     np.testing.assert_allclose(kl, vector["expected"][exact], rtol=1e-8)
     bounds = [
-        float(prior.kl_bound(families.get("gaussian"), *_tensors([m], [s]))) for m, s in zip(loc, scale, strict=True)
+        float(prior.kl_bound(families.get_family("gaussian"), *_tensors([m], [s])))
+        for m, s in zip(loc, scale, strict=True)
     ]
     np.testing.assert_allclose(bounds, vector["expected"][bound], rtol=1e-5)
 
 
 def test_sigma2_is_a_standard_deviation_unless_said_to_be_a_variance():
     def kl(**arguments):
-        return ScaleMixture(**arguments).kl_exact(families.get("gaussian"), LOC, SCALE)
+        return ScaleMixture(**arguments).kl_exact(families.get_family("gaussian"), LOC, SCALE)
 
     variance = kl(sigma2=math.exp(-6), sigma2_is_variance=True)
     np.testing.assert_allclose(variance, kl(sigma2=math.exp(-3)), rtol=1e-14)
@@ -178,7 +181,7 @@ def test_the_mixture_s_tail_is_not_floored():
 @pytest.mark.parametrize("name", CLOSED)
 @pytest.mark.rows_on_torch
 def test_training_uses_the_closed_form_where_there_is_one(name, family):
-    family, prior = families.get(family), PRIORS[name]
+    family, prior = families.get_family(family), PRIORS[name]
     exact = prior.kl_exact(family, LOC, SCALE).sum()
     for kl in (prior.kl, prior.kl_bound):
         assert float(kl(family, *_tensors(LOC, SCALE))) == pytest.approx(exact, rel=1e-5)
@@ -187,7 +190,7 @@ def test_training_uses_the_closed_form_where_there_is_one(name, family):
 @pytest.mark.parametrize("name", ["scale_mixture", "variance_reading"])
 @pytest.mark.rows_on_torch
 def test_the_sampled_kl_is_unbiased_for_every_weight(name, family):
-    prior, family = PRIORS[name], families.get(family)
+    prior, family = PRIORS[name], families.get_family(family)
     # The mean over many equal weights, so that rare noise on the spike is met in every estimate.
     many = [[ops.full((400,), value) for value in pair] for pair in zip(LOC, SCALE, strict=True)]
     estimates = over_keys(lambda key: ops.stack([prior.kl(family, *pair, keys=lambda: key) / 400 for pair in many]), 50)
@@ -243,7 +246,7 @@ def test_the_gradient_of_the_kl_is_unbiased_for_the_gradient_of_the_exact_kl(pri
     name=st.sampled_from(MIXTURES),
 )
 def test_the_bound_is_never_below_the_kl(loc, log_scale, shrink, family, name):
-    prior, family = PRIORS[name], families.get(family)
+    prior, family = PRIORS[name], families.get_family(family)
     loc, scale = (np.array([v], "float32") for v in (shrink * loc, math.exp(log_scale)))
     bound, exact = float(prior.kl_bound(family, *_tensors(loc, scale))), prior.kl_exact(family, loc, scale).item()
     assert bound >= exact - 1e-5 * max(1.0, abs(exact))
@@ -285,7 +288,7 @@ def test_the_kl_is_a_sum_over_weights(name, how):
 
 
 def test_the_kl_of_a_posterior_is_that_of_all_its_factors(random_posterior):
-    parts = [f.prior.kl_exact(f.family, *standardised(*f.numbers())) for f in random_posterior.factors]
+    parts = [f.prior.kl_exact(f.family, *standardised(*f.float64_values())) for f in random_posterior.factors]
     shapes = [f.shape[-1:] if f.prior.by_column else f.shape for f in random_posterior.factors]
     assert [part.shape for part in parts] == shapes
     assert random_posterior.kl_exact() == pytest.approx(sum(part.sum() for part in parts), rel=1e-12)
@@ -308,7 +311,7 @@ def test_the_kl_of_the_factors_is_at_least_that_of_their_product(vectors):
 def test_a_prior_comes_back_equal_from_its_config(prior):
     for counterpart in (
         type(prior).from_config(prior.get_config()),
-        priors.get(keras.saving.serialize_keras_object(prior)),
+        priors.get_prior(keras.saving.serialize_keras_object(prior)),
         eval(repr(prior)),
     ):
         assert counterpart == prior and hash(counterpart) == hash(prior)
@@ -323,7 +326,7 @@ def test_priors_with_other_arguments_are_not_equal():
     ("name", "prior"), [("normal", Normal()), ("laplace", Laplace()), ("scale_mixture", ScaleMixture())]
 )
 def test_a_prior_can_be_named(name, prior):
-    assert priors.get(name) == prior and FullRank(prior=name).prior == prior
+    assert priors.get_prior(name) == prior and FullRank(prior=name).prior == prior
 
 
 @pytest.mark.parametrize("bad", ["gaussian", None, Normal, 1.0])

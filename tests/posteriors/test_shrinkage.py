@@ -34,7 +34,7 @@ def _joint_kl(family, loc, scale, shape, rate, a, b):
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 def test_the_kl_is_that_of_weights_and_precisions_with_the_best_posterior_of_the_precisions(family):
-    family, prior = families.get(family), ColumnShrinkage(1.5, 0.02)
+    family, prior = families.get_family(family), ColumnShrinkage(1.5, 0.02)
     loc, scale = _numbers()
     for k, found in enumerate(prior.kl_exact(family, loc, scale)):
         a = 1.5 + 0.5 * len(loc)
@@ -56,7 +56,7 @@ def test_the_density_is_the_normal_one_with_the_precision_integrated_out():
 
 
 def test_the_kl_is_above_the_one_to_the_weights_prior_alone():
-    prior, family = ColumnShrinkage(), families.get("gaussian")
+    prior, family = ColumnShrinkage(), families.get_family("gaussian")
     loc, scale = _numbers(rank=1)
     w = loc[..., None] + scale[..., None] * np.random.default_rng(0).normal(size=(*loc.shape, 20_000))
     log_q = family.log_density(w, loc[..., None], scale[..., None], np).sum((0, 1))
@@ -83,7 +83,7 @@ def test_training_uses_the_same_kl_and_only_of_the_columns_in_use():
 
 
 def test_the_best_scaling_of_a_column_gives_both_its_parts_one_mean_square():
-    prior, family = ColumnShrinkage(rate=1e-12), families.get("gaussian")
+    prior, family = ColumnShrinkage(rate=1e-12), families.get_family("gaussian")
     loc, scale = _numbers(rank=1)
     a, b = slice(ROWS), slice(ROWS, None)
 
@@ -104,7 +104,7 @@ def _pairs(seed, noise=0.5):
 
 def _kl(a, b):
     loc, variance = (np.concatenate(parts) for parts in zip(a, b, strict=True))
-    return ColumnShrinkage(rate=1e-12).kl_exact(families.get("gaussian"), loc, np.sqrt(variance)).sum()
+    return ColumnShrinkage(rate=1e-12).kl_exact(families.get_family("gaussian"), loc, np.sqrt(variance)).sum()
 
 
 seeds = given(seed=st.integers(0, 10_000))
@@ -176,6 +176,6 @@ def test_what_makes_no_sense_is_refused(make, message):
 def test_a_fixed_rank_can_have_the_prior_too():
     for posterior in (LowRank.paper(2, prior=ColumnShrinkage()), Adapter(2, prior=ColumnShrinkage())):
         built(posterior, (ROWS, COLUMNS))
-        loc, scale, _ = posterior.ab.numbers()
+        loc, scale, _ = posterior.ab.float64_values()
         each = posterior.prior.kl_exact(posterior.ab.family, loc, scale)
         np.testing.assert_allclose(posterior.kl_exact(), each.sum())

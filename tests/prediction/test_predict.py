@@ -61,7 +61,7 @@ def _function(model, seed, s, x):
     """Returns what draw s of `predict` gives for x, by an eager pass with its weights fixed."""
     posteriors = sb.find_posteriors(model)
     draw = draw_sources(posteriors, noise.as_keys(draw_keys(seed, s + 1)[s]))
-    with scope.fix({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):
+    with scope.fix_draws({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):
         return special.softmax(ops.convert_to_numpy(model(x)).astype("float64"), axis=-1)
 
 

@@ -137,7 +137,7 @@ def test_the_two_parts_are_the_model_bit_by_bit(name):
         # New tensors, as after a compiled program: masks are in the frontier, not attached to its tensors.
         frontier = keras.tree.map_structure(lambda t: ops.convert_to_tensor(ops.convert_to_numpy(t)), frontier)
         for key in noise.as_keys(draw_keys(1, 2)):
-            with scope.fix(dict(zip(map(id, sources), draw_sources(sources, key), strict=True))):
+            with scope.fix_draws(dict(zip(map(id, sources), draw_sources(sources, key), strict=True))):
                 Counted.calls, found = 0, split.rest(frontier)
             assert Counted.calls == 0
             expected = outputs_of_draw(model, key, x)

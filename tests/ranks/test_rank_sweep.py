@@ -183,7 +183,7 @@ def test_what_one_engine_began_another_resumes(folder, monkeypatch, capsys):
         (_command("--storage", "no/where.log")[2:], "sweep needs a storage in a folder that exists"),
         pytest.param(
             _command("--engine", "ray", "--address", "localhost:1")[2:],
-            "--address needs the head of a Ray cluster that answers; got 'localhost:1'",
+            "needs the address of the head of a cluster that answers; got --address 'localhost:1'",
             marks=[with_ray, pytest.mark.filterwarnings("default")],
         ),
     ],

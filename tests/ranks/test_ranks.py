@@ -266,7 +266,7 @@ def test_the_command_prints_ranks_and_reasons_and_draws(trained, tmp_path, capsy
     ("more", "message"),
     [
         (["--figure", "rank.doc"], "--figure needs a file that ends in .png, .svg or .pdf; got 'rank.doc'"),
-        (["--figure", "nowhere/rank.png"], "needs a folder that exists"),
+        (["--figure", "nowhere/rank.png"], "The folder 'nowhere' of .* does not exist"),
         (
             ["--data", "none.npz"],
             "rank needs --data, an .npz file with x and y; got 'none.npz', which does not exist",

@@ -92,7 +92,7 @@ def test_members_of_a_program_are_those_trained_alone_and_take_one_branch_a_batc
 
 
 def test_validation_data_lose_the_columns_that_are_padding_in_all_of_them():
-    held_out = without_padding(read_examples("validation_data", IDS[:15], Y[:15], None, SIZE), 0)
+    held_out = without_padding(read_examples("fit_many(validation_data)", IDS[:15], Y[:15], None, SIZE), 0)
     assert held_out.x.shape == (15, 7) and held_out.columns == (None,)
 
 

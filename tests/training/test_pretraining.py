@@ -42,7 +42,7 @@ class Watched(keras.callbacks.Callback):
         posteriors = sb.find_posteriors(self.model)
         self.scales.append([ops.convert_to_numpy(q.factors[0].scale) for q in posteriors])
         self.w.append([ops.convert_to_numpy(q.mean().dense()) for q in posteriors])
-        self.ab.append(_low_rank(self.model).factors[0].numbers()[0])
+        self.ab.append(_low_rank(self.model).factors[0].float64_values()[0])
 
 
 def _fit(model, epochs=4, callbacks=(), **schedule):
@@ -115,13 +115,13 @@ def test_an_anchor_stays_or_follows_as_chosen():
     for anchor, origin in (("random", Origin.INITIAL), ("start", Origin.START)):
         model = _network(LowRank.paper(3, prior=Anchored(0.1, anchor=anchor)))
         first = [q.factors[0] for q in sb.find_posteriors(model)[:2]]
-        centres = [factor.numbers()[2][0] for factor in first]
+        centres = [factor.float64_values()[2][0] for factor in first]
         _, after, _ = _fit(model, pretrain_epochs=2)
         for factor, centre in zip(first, centres, strict=True):
             assert factor.prior_memory().origin == origin
-            assert np.array_equal(factor.numbers()[2][0], centre) == (anchor == "random")
+            assert np.array_equal(factor.float64_values()[2][0], centre) == (anchor == "random")
         if anchor == "start":
-            np.testing.assert_array_equal(_low_rank(model).factors[0].numbers()[2][0], after.ab[2])
+            np.testing.assert_array_equal(_low_rank(model).factors[0].float64_values()[2][0], after.ab[2])
 
 
 @JAX_FIRST
@@ -158,7 +158,7 @@ def test_components_of_a_mixture_switch_each_with_its_own_anchor():
     model = keras.Sequential([keras.Input((5,)), dense])
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     parts = [dense.posterior.component(k) for k in range(2)]
-    first = [part.factors[0].numbers() for part in parts]
+    first = [part.factors[0].float64_values() for part in parts]
     assert (first[0][2][0] != first[1][2][0]).all()
     model.fit(
         X, Y, batch_size=12, epochs=1, verbose=0, callbacks=[KLSchedule(len(X), beta=1.0)]
@@ -170,7 +170,7 @@ def test_components_of_a_mixture_switch_each_with_its_own_anchor():
     for k in range(2):
         part = dense.posterior.component(k)
         np.testing.assert_allclose(ops.convert_to_numpy(part.mean().dense()), means[k], atol=2e-6)
-        np.testing.assert_array_equal(part.factors[0].numbers()[2], first[k][2])
+        np.testing.assert_array_equal(part.factors[0].float64_values()[2], first[k][2])
 
 
 def test_bad_input_is_refused():

@@ -49,8 +49,10 @@ class _Ensemble(ABC):
         ensemble._join(models)
         return ensemble
 
-    def fit(self, x, y, epochs: int, batch_size: int = 32, **options) -> Self:
-        """Trains all members, on JAX as one program; data and `options` are `fit_many`'s. Returns the ensemble."""
+    def fit(self, x, y, epochs: int = 1, batch_size: int = 32, **options) -> Self:
+        """Trains all members, on JAX as one program; data and `options` are `fit_many`'s, the defaults Keras's. Returns
+        the ensemble.
+        """
         histories = fit_many(self.build, x, y, self.seeds, epochs, batch_size, **options)
         self._join([history.model for history in histories])
         self.histories = histories

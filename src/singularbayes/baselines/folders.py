@@ -26,7 +26,7 @@ def write_folder(folder: str | Path, kind: str, content: dict, fill: Callable[[P
 
 
 def read_folder(folder: str | Path, kind: str) -> dict:
-    """Returns the description of the folder of a baseline of that kind; raises where it is none."""
+    """Returns the description of the folder of a baseline of that kind; raises where it is another."""
     path = Path(folder) / _NAME
     if not path.is_file():
         raise FileNotFoundError(f"load needs a folder that {kind}.save wrote; got {str(folder)!r} without {_NAME}.")

@@ -45,7 +45,7 @@ class _Dropping(keras.Model):
         self.masks = _Masks([variable for variable in model.variables if id(variable) not in weights])
         self.built = True
 
-    # What `predict` wants to know of a model; one that was not made as a graph knows none of it.
+    # What `predict` reads from a model; one that was not made as a graph has none of it.
     inputs = _of_model("inputs")
     outputs = _of_model("outputs")
     input_shape = _of_model("input_shape")
@@ -54,7 +54,7 @@ class _Dropping(keras.Model):
     _outputs_struct = _of_model("_outputs_struct")
 
     def call(self, inputs, training=False):
-        states = scope.fixed(self.masks)
+        states = scope.fixed_draw(self.masks)
         for variable, state in zip(self.masks.states, states, strict=True):
             variable.assign(state)  # inside a pass of `predict` no assignment outlives it
         with _standing_normalisation(self.model), _seeded(states):
@@ -115,7 +115,7 @@ class MCDropout:
         self.history: keras.callbacks.History | None = None
         self._dropping: keras.Model | None = None
 
-    def fit(self, x, y, epochs: int, batch_size: int = 32, *, seed: int = 0, **options) -> Self:
+    def fit(self, x, y, epochs: int = 1, batch_size: int = 32, *, seed: int = 0, **options) -> Self:
         """Trains the model; `options` are those of `fit_many`. Returns the baseline."""
         (self.history,) = fit_many(lambda: self.model, x, y, [seed], epochs, batch_size, **options)
         return self

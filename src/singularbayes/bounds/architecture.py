@@ -1,4 +1,4 @@
-"""Which networks the bounds by norms speak about, as data: Gaussian complexity and the small-variance certificate.
+"""Which networks the bounds by norms are about, as data: Gaussian complexity and the small-variance certificate.
 
 Both need f(0) = 0 and ‖f(x) − f(x′)‖ ≤ ∏‖W_i‖ ‖x − x′‖: dense layers one after another, no bias, and activations that
 are 1-Lipschitz and 0 at 0.
@@ -34,7 +34,12 @@ _KINDS = ("Dense", "InputLayer", "Flatten", "Reshape", "Activation")  # all but 
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """What the rules ask of a layer: its class by name, whether it adds a bias, and its activation's name."""
+    """What the rules ask of a layer: its class by name, whether it adds a bias, and its activation's name.
+
+    >>> from singularbayes.bounds import reasons_outside
+    >>> reasons_outside([LayerFacts("Dense", has_bias=True)])
+    ('layer 1 (Dense) has a bias',)
+    """
 
     kind: str
     has_bias: bool

@@ -8,7 +8,11 @@ from numbers import Integral
 
 
 class Refused(ValueError):
-    """Why no certificate speaks about a model as it is: nothing is wrong with the call."""
+    """Why no certificate speaks about a model as it is: nothing is wrong with the call.
+
+    >>> str(Refused("layer 1 (Dense) has a bias"))
+    'layer 1 (Dense) has a bias'
+    """
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,6 +26,11 @@ class Bound:
         deltas: what may go wrong → its probability; they add up.
         terms: the numbers that the value is made of.
         sentence: the statement in plain words; shown where it is a certificate and not vacuous.
+
+    >>> print(Bound("hold-out", "error", 0.1, deltas={"data": 0.05}, trivial=1.0))
+    hold-out: error ≤ 0.1001 with probability ≥ 0.95
+      certificate (variant 'sound')
+      δ: data 0.05
     """
 
     name: str
@@ -51,7 +60,7 @@ class Bound:
 
     @property
     def vacuous(self) -> bool:
-        shown = float(self.rounded)  # a risk of at most 100 % is no statement
+        shown = float(self.rounded)  # a risk of at most 100 % states nothing
         return shown >= self.trivial if self.side == "≤" else shown <= self.trivial
 
     def with_defect(self, defect: str) -> "Bound":

@@ -35,7 +35,11 @@ APPROACHES = ("rejection", "A", "B")
 
 @dataclass(frozen=True)
 class Strata:
-    """Norms rounded up to a grid that was fixed beforehand, and the share of δ that their cell has."""
+    """Norms rounded up to a grid that was fixed beforehand, and the share of δ that their cell has.
+
+    >>> stratify([0.9, 3.0]).norms
+    (1.0, 4.0)
+    """
 
     norms: tuple[float, ...]
     share: float
@@ -118,6 +122,12 @@ def good_event_risk(
         bound: `complexity_risk` of f_good, for every approach.
         failure: probability that a draw exceeds a norm, δ_total; see `good_event_failure`.
         convex_on_outputs: the loss is convex and in [0, 1] on all outputs, as half the Brier score is on probabilities.
+
+    >>> from singularbayes.bounds import NetworkClass, complexity_risk, gaussian_complexity
+    >>> one_layer = NetworkClass(norms=[0.1], ranks=[1], widths=[4, 2])
+    >>> risk = complexity_risk(0.1, gaussian_complexity(one_layer, 3.0, 1000), num_data=1000)
+    >>> [good_event_risk(risk, 0.02, approach=approach).is_certificate for approach in ("rejection", "A")]
+    [True, False]
     """
     require_choice("good_event_risk", APPROACHES, approach=approach)
     require_share("good_event_risk", failure=failure)

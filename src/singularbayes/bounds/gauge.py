@@ -18,7 +18,13 @@ _GOLDEN = (np.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True)
 class Gauge:
-    """The diagonal of D, one number per column, and the factors' KL without and with it, in nats."""
+    """The diagonal of D, one number per column, and the factors' KL without and with it, in nats.
+
+    >>> from singularbayes.bounds import normal_kl
+    >>> a, b = (np.array([[4.0]]), np.array([[0.8]])), (np.array([[0.25]]), np.array([[0.05]]))
+    >>> best_gauge(a, b, normal_kl).scales
+    array([0.25])
+    """
 
     scales: np.ndarray  # (rank,)
     kl_before: float

@@ -19,7 +19,11 @@ _ASSUMPTIONS = ("one linear map", "L-Lipschitz loss", "‖x‖ ≤ R")
 
 @dataclass(frozen=True)
 class LossConstants:
-    """|ℓ(z) − ℓ(z′)| ≤ lipschitz ‖z − z′‖ and ‖∇ℓ(z) − ∇ℓ(z′)‖ ≤ smoothness ‖z − z′‖; None where there is none."""
+    """|ℓ(z) − ℓ(z′)| ≤ lipschitz ‖z − z′‖ and ‖∇ℓ(z) − ∇ℓ(z′)‖ ≤ smoothness ‖z − z′‖; None where there is none.
+
+    >>> loss_constants("hinge").lipschitz, loss_constants("softmax_ce").smoothness
+    (1.0, 0.5)
+    """
 
     lipschitz: float | None
     smoothness: float | None
@@ -93,6 +97,10 @@ def learned_bound(
 
     L R ‖W − W*‖₂. Its terms split it as the paper does: the learning error ‖W − W*_r‖₂, which better training lowers,
     and the rank bias s_{r+1}(W*), which only a higher rank does. "published" is L R times their sum in Frobenius norm.
+
+    >>> w_star = np.diag([3.0, 1.0])
+    >>> learned_bound(np.diag([3.1, 0.0]), w_star, rank=1, lipschitz=1.0, radius=2.0).value
+    2.0
     """
     require_choice("learned_bound", ("sound", "published"), variant=variant)
     require_integer("learned_bound", 0, rank=rank)
@@ -126,6 +134,9 @@ def stochastic_bound(
     Args:
         mean_gap: ‖E W − E W′‖₂; the paper's Frobenius norm is valid and looser.
         variances: the summed variances of the outputs of both, see `output_variance`.
+
+    >>> round(stochastic_bound(0.1, (0.01, 0.02), lipschitz=1.0, smoothness=0.5, radius=2.0).value, 4)
+    0.2075
     """
     require_at_least("stochastic_bound", 0, mean_gap=mean_gap, first=variances[0], second=variances[1])
     require_positive("stochastic_bound", lipschitz=lipschitz, smoothness=smoothness, radius=radius)

@@ -1,4 +1,4 @@
-"""PAC-Bayes bounds of the risk of the randomised predictor, which draws its weights anew for every prediction.
+"""PAC-Bayes bounds of the risk of the randomised predictor, which draws fresh weights for every prediction.
 
 With probability 1 − δ over N examples, for all posteriors Q at once (Maurer 2004),
 
@@ -218,6 +218,9 @@ def critical_rank(
     Args:
         weight_kl: C, the KL of one weight in nats.
         shapes: rows and columns of every layer.
+
+    >>> critical_rank(0.05, weight_kl=0.5, shapes=[(64, 64), (64, 8)], num_data=1_000)
+    17
     """
     require_unit("critical_rank", risk=risk)
     require_positive("critical_rank", weight_kl=weight_kl)

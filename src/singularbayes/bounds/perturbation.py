@@ -37,6 +37,10 @@ def relative_perturbation(a: np.ndarray, b: np.ndarray, mean_a: np.ndarray, mean
     Args:
         a, b: draws of the factors, (draws, rows, rank) each; which of the two is on the input side does not matter.
         mean_a, mean_b: their means, (rows, rank).
+
+    >>> mean = np.ones((3, 1))
+    >>> relative_perturbation(1.1 * mean[None], mean[None], mean, mean).round(3)
+    array([0.1])
     """
     a, b, mean_a, mean_b = (np.asarray(value, "float64") for value in (a, b, mean_a, mean_b))
     require_finite("relative_perturbation", a=a, b=b, mean_a=mean_a, mean_b=mean_b)
@@ -115,6 +119,10 @@ class GaussianLayer:
         rows_a, rows_b, rank: A is rows_a × rank, B rows_b × rank.
         norm_a, norm_b, norm: ‖Ā‖₂, ‖B̄‖₂ and ‖Ā B̄ᵀ‖₂.
         scale_a, scale_b: the *largest* scale of the entries of A and of B.
+
+    >>> mean = np.ones((3, 1))
+    >>> GaussianLayer.from_factors((mean, 0.1), (mean, 0.2)).scale_b
+    0.2
     """
 
     rows_a: int
@@ -155,6 +163,11 @@ def sum_budget(layers: Sequence[GaussianLayer], probability: float = 0.5) -> flo
     """Returns Σ ρ_i(t), which S stays within with the given probability: t = √(2 ln(2D/(1 − probability))).
 
     Rounded up, so that `budget_probability` of it is at least the given probability.
+
+    >>> from singularbayes.bounds import GaussianLayer
+    >>> layer = GaussianLayer.from_factors((np.ones((4, 1)), 0.01), (np.ones((3, 1)), 0.01))
+    >>> sum_budget([layer], 0.5) < sum_budget([layer], 0.99)
+    True
     """
     require_share("sum_budget", probability=probability)
     if not len(layers):

@@ -19,7 +19,11 @@ from singularbayes.checks import require_choice, require_integer, require_positi
 
 @dataclass(frozen=True)
 class ScalingComparison:
-    """Both gaps, and the two sides of the rule without logarithms: the smaller side has the smaller gap."""
+    """Both gaps, and the two sides of the rule without logarithms: the smaller side has the smaller gap.
+
+    >>> scaling_comparison((44, 128), 15, weight_kl=1.0, norm=1.0, radius=1.0, num_data=40_000).smaller
+    'PAC-Bayes'
+    """
 
     pac_bayes: float
     gaussian_complexity: float

@@ -29,6 +29,11 @@ class SmallVariance:
     Args:
         threshold: s*, see `sum_threshold`.
         required: ½, or 1/(2 (1 − δ_total)) of draws that were accepted with probability 1 − δ_total.
+
+    >>> sums = np.random.default_rng(0).uniform(0.01, 0.05, 200)
+    >>> found = small_variance(sums, threshold=0.1)
+    >>> found.reached, found.required
+    (True, 0.5)
     """
 
     threshold: float
@@ -93,7 +98,13 @@ def small_variance(
 
 
 def budget_probability(layers: Sequence[GaussianLayer], threshold: float) -> Bound:
-    """Returns the analytic lower bound of Q(S ≤ s*): 1 − 2D e^(−t²/2) for the largest t with Σ ρ_i(t) ≤ s*."""
+    """Returns the analytic lower bound of Q(S ≤ s*): 1 − 2D e^(−t²/2) for the largest t with Σ ρ_i(t) ≤ s*.
+
+    >>> from singularbayes.bounds import GaussianLayer
+    >>> layer = GaussianLayer.from_factors((np.ones((4, 1)), 0.001), (np.ones((3, 1)), 0.001))
+    >>> budget_probability([layer], 0.1).value > 0.99
+    True
+    """
     require_positive("budget_probability", threshold=threshold)
     if not len(layers):
         raise ValueError("budget_probability needs at least one layer; got none.")
@@ -133,6 +144,9 @@ def margin_risk(
     Args:
         risk: share of examples whose margin is at most γ.
         certificate: of the threshold `sum_threshold(γ, …)`; without one that is reached the number certifies nothing.
+
+    >>> margin_risk(0.05, kl=20.0, num_data=10_000).is_certificate  # it needs `small_variance` as its certificate
+    False
     """
     require_unit("margin_risk", risk=risk)
     require_at_least("margin_risk", 0, kl=kl)

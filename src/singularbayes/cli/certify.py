@@ -34,7 +34,7 @@ def certify(
     """Certify a trained classifier: an upper bound of its error rate on new data.
 
     The predictor draws a network for every prediction, or with --average averages draws. All trained weights must have
-    posteriors, but for --form holdout.
+    posteriors, except for --form holdout.
 
     Parameters
     ----------
@@ -48,13 +48,13 @@ def certify(
         Networks to draw; more make the bound tighter. Choose before you see a result.
     form
         The form of the bound; best compares those that apply, and they share delta. holdout needs a model that was
-        neither trained nor chosen on these examples.
+        neither trained nor selected on these examples.
     average
         Certify the classifier that averages this number of draws, as sb.predict does.
     constant
         C of Catoni's bound, fixed without these examples.
     unseen
-        The model was neither trained nor chosen on these examples, so best compares holdout too.
+        The model was neither trained nor selected on these examples, so best compares holdout too.
     tried
         How many models were compared on these examples, this one included.
     frozen
@@ -65,7 +65,7 @@ def certify(
     duplicates
         The word independent, if examples that are equal were drawn independently.
     allow_seen
-        Print a number even if the prior saw the examples; it is no certificate.
+        Print a number even if the prior saw the examples; it is not a certificate.
     likelihood
         What the outputs mean, such as categorical_logits, where the file does not specify it.
     seed

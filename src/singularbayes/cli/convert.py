@@ -37,7 +37,7 @@ def convert(
     rank
         Rank of the random factors of every weight matrix, 16 by default; a matrix that is smaller lowers it.
     init
-        Initialise the means at the trained weights (svd), or anew (random).
+        Initialise the means at the trained weights (svd), or at random (random).
     posterior
         low_rank: A Bᵀ, truncated to the rank. mixture: four of these, each a mode of its own. adapter: the trained
         weight, frozen, plus a random A Bᵀ.
@@ -56,7 +56,7 @@ def convert(
     from singularbayes import bayesianize, plan, posteriors
 
     trained = load_model(model, packages)
-    chosen = posteriors.get(posterior)
+    chosen = posteriors.get_posterior(posterior)
     chosen = chosen if rank is None else chosen.with_rank(rank)
     show(in_shell(str(plan(trained, chosen, init=init))))
     write_model(bayesianize(trained, chosen, init=init, unsupported=unsupported), out)

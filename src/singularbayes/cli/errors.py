@@ -18,6 +18,13 @@ _IN_SHELL = {
     "prior_data='disjoint'": "--prior-data disjoint",
     "prior_data=…": "--prior-data",
     "duplicates='independent'": "--duplicates independent",
+    "Ray needs cpus": "--engine ray needs --cpus",
+    "Ray needs gpus": "--engine ray needs --gpus",
+    "Ray needs address='HOST:PORT'": "--engine ray needs --address HOST:PORT",
+    "Ray needs": "--engine ray needs",
+    "got cpus=": "got --cpus ",
+    "got gpus=": "got --gpus ",
+    "got address=": "got --address ",
 }
 
 

@@ -22,7 +22,7 @@ def show(text: object) -> None:
 def require_folder(path: Path) -> None:
     """Raises unless the folder of a file exists."""
     if not path.parent.is_dir():
-        raise ValueError(f"{str(path)!r} needs a folder that exists; {str(path.parent)!r} is none.")
+        raise ValueError(f"The folder {str(path.parent)!r} of {str(path)!r} does not exist.")
 
 
 def require_figure(path: Path) -> None:
@@ -50,11 +50,11 @@ def read_arrays(command: str, option: str, path: Path, names: Sequence[str]) -> 
     if not path.is_file():
         raise ValueError(f"{wanted}, which does not exist.")
     if not zipfile.is_zipfile(path):
-        raise ValueError(f"{wanted}, which is no archive.")
+        raise ValueError(f"{wanted}, which is not an archive.")
     with np.load(path, allow_pickle=False) as arrays:
         missing = sorted(set(names) - set(arrays.files))
         if missing:
-            raise ValueError(f"{wanted}, which has none called {missing}.")
+            raise ValueError(f"{wanted}, which has no array called {' or '.join(missing)}.")
         return [arrays[name] for name in names]
 
 
@@ -67,6 +67,6 @@ def load_model(path: Path, packages: Sequence[str] | None) -> Any:
 
 def write_model(model: Any, path: Path) -> None:
     """Saves a model under its name when it is complete: a failure leaves the old file, or none."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".singularbayes-") as folder:
-        model.save(Path(folder) / path.name)
-        (Path(folder) / path.name).replace(path)
+    from singularbayes.models import write_whole
+
+    write_whole(path, model.save)

@@ -8,7 +8,7 @@ from singularbayes.convert.components import drop_component, take_components
 from singularbayes.convert.distill import distill
 from singularbayes.convert.freeze_draws import freeze_draws
 from singularbayes.convert.freeze_members import freeze_members
-from singularbayes.convert.layer_matrices import find_slots
+from singularbayes.convert.layer_matrices import find_slots, find_weights
 from singularbayes.convert.plan import Plan, plan
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
 
@@ -22,6 +22,7 @@ __all__ = [
     "distill",
     "drop_component",
     "find_slots",
+    "find_weights",
     "freeze_draws",
     "freeze_members",
     "load_adapters",

@@ -2,11 +2,11 @@
 
 A file is an `.npz` archive of plain arrays with a JSON description: for every layer with weights its posteriors and the
 arrays that were trained, or a hash of the frozen weights, by which the base is known again. No part of it is code.
+Priors are in it with their centres and widths, of which long runs of one value are kept as one.
 """
 
 import hashlib
 import json
-import tempfile
 import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,11 +17,12 @@ import numpy as np
 from keras import ops
 
 from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.constant_runs import Packed, pack
 from singularbayes.convert.decisions import is_whole, weights_at
 from singularbayes.convert.layer_matrices import Slot, find_slots, find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
-from singularbayes.models import has_unknown_objects, require_model
+from singularbayes.models import has_unknown_objects, require_model, write_whole
 from singularbayes.posteriors import Posterior, find_posteriors, quantize_columns, serialize
 
 _FORMAT = "singularbayes adapters 1"
@@ -78,11 +79,18 @@ def save_adapters(model: keras.Model, path: str | Path) -> None:
         arrays += [_numpy(weight) for weight in trained]
     tokens = _tokenizer_hash(model)
     about = json.dumps({"format": _FORMAT, "tokenizer": tokens, "layers": [asdict(e) for e in entries]}).encode()
-    named: dict[str, Any] = {f"array_{number}": array for number, array in enumerate(arrays)}
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        written = Path(folder) / "adapters.npz"
-        np.savez(written, about=np.frombuffer(about, "uint8"), **named)
-        written.replace(path)
+    named: dict[str, Any] = {}
+    for number, packed in enumerate(map(pack, arrays)):
+        named[f"array_{number}"] = packed.values
+        if len(packed.runs):
+            named[f"runs_{number}"] = packed.runs
+    named["about"] = np.frombuffer(about, "uint8")
+
+    def write(part: Path) -> None:
+        with part.open("wb") as file:  # of any suffix, which a path would be given
+            np.savez(file, **named)
+
+    write_whole(path, write)
 
 
 def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
@@ -90,7 +98,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
 
     A base without adapters is copied and stays as it is. A model that has adapters of the same ranks and priors gets
     those of the file in their place and is returned itself, so that one base in memory serves several tasks without
-    being compiled anew. Before anything is changed the frozen weights are compared, by hash, with those that the
+    being compiled again. Before anything is changed the frozen weights are compared, by hash, with those that the
     adapters were trained on.
 
     >>> import singularbayes as sb
@@ -101,7 +109,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
     require_model("load_adapters", base)
     entries, arrays, tokens = _read(Path(path))
     if None not in (tokens, _tokenizer_hash(base)) and tokens != _tokenizer_hash(base):
-        raise ValueError(f"{_needs(path)} the tokenizer has another vocabulary. Load base and tokenizer anew.")
+        raise ValueError(f"{_needs(path)} the tokenizer has another vocabulary. Load base and tokenizer again.")
     found = _layers(base)
     _require_same_places(entries, found, path)
     made: dict[str, keras.layers.Layer] = {}  # what replaces a layer of a base without adapters
@@ -125,7 +133,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
                 f"{[tuple(shape) for shape in entry.shapes]}."
             )
         if _hash(layer, entry) != entry.frozen:
-            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} differ. Load the base anew.")
+            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} differ. Load the base again.")
     model = base
     if made:
         model = surgery.copied(base)
@@ -139,7 +147,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
         if not surgery.is_ours(layer) and layer.trainable != entry.trainable:
             layer.trainable = entry.trainable
         for weight in targets:
-            weight.assign(next(values))
+            weight.assign(next(values).array())
     return model
 
 
@@ -263,7 +271,12 @@ def _needs(path) -> str:
 
 def _require_same_places(entries: list[_Entry], found: dict[str, surgery.Place], path) -> None:
     for entry in entries:
-        kind = _kind(found[entry.keys].layer) if entry.keys in found else "no layer"
+        if entry.keys not in found:
+            raise ValueError(
+                f"load_adapters needs the base that {str(path)!r} belongs to; this one has no layer {entry.path!r} "
+                f"({entry.kind} in the file): another architecture or depth."
+            )
+        kind = _kind(found[entry.keys].layer)
         if kind != entry.kind:
             raise ValueError(f"{_needs(path)} {entry.path!r} is {kind}, and {entry.kind} in the file.")
     more = [place.path for keys, place in found.items() if keys not in {entry.keys for entry in entries}]
@@ -286,10 +299,10 @@ def _require_same_posteriors(layer, entry: _Entry, path) -> None:
         raise ValueError(f"{_needs(path)} {entry.path!r} has {len(own)} posteriors, and {len(given)} in the file.")
 
 
-def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray], str | None]:
-    """Returns what a file describes, its arrays, and the hash of a vocabulary.
+def _read(path: Path) -> tuple[list[_Entry], list[Packed], str | None]:
+    """Returns what a file describes, its arrays without long runs, and the hash of a vocabulary.
 
-    Raises where it is no file of adapters, or names unknown classes.
+    Raises where it is not a file of adapters, or names unknown classes.
     """
     if not path.is_file():
         raise FileNotFoundError(f"load_adapters needs a file that save_adapters wrote; got {str(path)!r}, none.")
@@ -302,15 +315,24 @@ def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray], str | None]:
             if about["format"] != _FORMAT:
                 raise ValueError(f"its format is {about['format']!r}, not {_FORMAT!r}")
             entries, tokens = [_Entry(**entry) for entry in about["layers"]], about["tokenizer"]
-            count = sum(len(entry.shapes) for entry in entries)
-            arrays = [archive[f"array_{number}"] for number in range(count)]
+            shapes = [tuple(map(int, shape)) for entry in entries for shape in entry.shapes]
+            arrays = [_packed(archive, number, shape) for number, shape in enumerate(shapes)]
     except (KeyError, TypeError, AttributeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{wrong}, which is none or is damaged: {error}.") from error
-    stated = [shape for entry in entries for shape in entry.shapes]
-    if [list(array.shape) for array in arrays] != stated or any(array.dtype.kind not in "fiu" for array in arrays):
-        raise ValueError(f"{wrong}, whose arrays are not those that it describes.")
-    if any(not np.isfinite(array).all() for array in arrays):
+        raise ValueError(f"{wrong}, which is not an adapter file, or is damaged: {error}.") from error
+    if any(array.values.dtype.kind not in "fiu" for array in arrays):
+        raise ValueError(f"{wrong}, whose arrays are not numbers.")
+    if any(not np.isfinite(array.values).all() for array in arrays):
         raise ValueError(f"{wrong}, which holds NaN or infinity: the training that made it has failed.")
     if has_unknown_objects([entry.posteriors for entry in entries]):
         raise ValueError(f"{wrong}, which names classes that are neither this package's nor Keras's.")
     return entries, arrays, tokens
+
+
+def _packed(archive, number: int, shape: tuple[int, ...]) -> Packed:
+    values = archive[f"array_{number}"]
+    runs = archive[f"runs_{number}"] if f"runs_{number}" in archive else np.zeros((0, 2), int)
+    if not len(runs) and values.shape != shape:
+        raise ValueError("arrays that are not those that it describes")
+    packed = Packed(values, runs, shape)
+    packed.require_whole()
+    return packed

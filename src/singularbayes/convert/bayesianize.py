@@ -95,7 +95,7 @@ def bayesianize(
         if decision.posteriors:
             adapts = any(chosen.adapts for chosen in decision.posteriors.values())
             centred = init == "svd" or adapts or decision.frozen
-            with initializers.without("means" if centred else ""):
+            with initializers.leaving_out("means" if centred else ""):
                 bias = bias_of(decision, bias_posterior, len(members))
                 counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias, per_head)
             if centred:

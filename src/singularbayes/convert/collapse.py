@@ -77,7 +77,7 @@ def _smaller_in_two(layer) -> bool:
 
 
 def _factors(layer) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the means of A and B without the columns that are 0 in one of them, but for one."""
+    """Returns the means of A and B without the columns that are 0 in one of them, except for one."""
     (a, _), (b, _) = layer.posterior.factor_moments()
     used = a.any(axis=0) & b.any(axis=0)
     used[0] |= not used.any()
@@ -126,14 +126,14 @@ def _encoder(block: layers.TransformerEncoder) -> keras.Model:
     shape = (None, *block.get_build_config()["input_shape"][1:])
     x = inputs = keras.Input(batch_shape=shape, dtype=block.compute_dtype)
 
-    def first(y):
+    def first_positions(y):
         return y if block.positions is None else y[:, : block.positions]
 
-    changes = (lambda x: attention(first(x), x), lambda x: outer(inner(x)))
+    changes = (lambda x: attention(first_positions(x), x), lambda x: outer(inner(x)))
     for norm, change in zip(norms, changes, strict=True):
         # A layer, because the mask passes it, where it would not pass a sum.
         changed = drop(change(norm(x) if block.normalize_first else x))
-        added = keras.layers.Add(dtype=block.dtype_policy)([first(x), changed])
+        added = keras.layers.Add(dtype=block.dtype_policy)([first_positions(x), changed])
         x = added if block.normalize_first else norm(added)
     model = keras.Model(inputs, x, name=block.name, trainable=block.trainable)
     model.supports_masking = True

@@ -82,7 +82,7 @@ def _with_components(layer, chosen: int | list[int]):
         return layer.take_components(chosen)
     config = layer.get_config()
     for argument in [name for name, value in config.items() if name.endswith("posterior") and value is not None]:
-        mixture = posteriors.get(config[argument], argument)
+        mixture = posteriors.get_posterior(config[argument], argument)
         config[argument] = posteriors.serialize(
             mixture.with_components(None if isinstance(chosen, int) else len(chosen))
         )

@@ -167,6 +167,8 @@ def _copy_state(old, new, where: str) -> None:
     if mode != getattr(new, "quantization_mode", None):  # which the config of a task leaves out
         new._dtype_policy = float_policy(old)
         new.quantize(mode)
+    elif mode is not None and isinstance(new.dtype_policy, keras.dtype_policies.DTypePolicyMap):
+        new._dtype_policy = new.dtype_policy[new.path]  # Keras saves no scales of an embedding that has the map itself
     store: dict[str, Any] = {}
     old.save_own_variables(store)
     if store and not new.built:

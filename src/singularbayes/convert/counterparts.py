@@ -91,7 +91,7 @@ def make_counterpart(
     bias_posterior: Posterior | None = None,
     per_head: bool = False,
 ) -> keras.layers.Layer:
-    """Returns our layer for a Keras layer: same arguments, built, with weights that start anew.
+    """Returns our layer for a Keras layer: same arguments, built, with fresh weights.
 
     Args:
         posteriors: one for all matrices, or one for each by name; only recurrent layers use more than the first.

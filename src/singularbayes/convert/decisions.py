@@ -31,7 +31,7 @@ NO_MATRIX, NO_COUNTERPART, BAYESIAN = "no weight matrix", "no Bayesian counterpa
 FROZEN, HEAD = "frozen, as all of the backbone", "trained as it is, beside the backbone"
 _CONV_LSTM = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _REASONS = {
-    (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D): "one small filter per channel is no matrix",
+    (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D): "one small filter per channel is not a matrix",
     _CONV_LSTM: "a recurrence of convolutions",
 }
 
@@ -61,7 +61,7 @@ class Decision:
 def decide(
     model: keras.layers.Layer, posterior, rules: Rules | None = None, per_head: bool = False, members: int = 1
 ) -> list[Decision]:
-    """Returns what becomes of every layer of a built model, the first of so many members; changes nothing."""
+    """Returns what becomes of every layer of a built model, the first of `members` models; changes nothing."""
     if not isinstance(model, keras.layers.Layer):
         remedy = ""
         if isinstance(model, (str, PurePath)):
@@ -92,7 +92,7 @@ def _adapts_backbone(model, posterior) -> bool:
     """Whether one adapter for all is given to a model with a backbone: then only the matrices of that get it."""
     if posterior is None or (callable(posterior) and not isinstance(posterior, Posterior)):
         return False
-    return find_backbone(model) is not None and posteriors.get(posterior).adapts
+    return find_backbone(model) is not None and posteriors.get_posterior(posterior).adapts
 
 
 def _convertible(model) -> list[surgery.Place]:
@@ -188,7 +188,7 @@ class _Chooser:
             choice = choice(place.layer)
         if choice is None:
             return None
-        chosen = posteriors.get(choice)
+        chosen = posteriors.get_posterior(choice)
         return chosen.for_members(self.members) if self.members > 1 else chosen
 
     def require_every_rule_used(self, model) -> None:

@@ -56,8 +56,9 @@ def distill(
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> bayes = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> bayes.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     >>> x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
-    >>> student = distill(bayes, x, likelihood="categorical_logits", epochs=1)
+    >>> student = distill(bayes, x, epochs=1)
     >>> p = sb.predict(student, x)
     >>> p.mean.shape, bool((p.mutual_information >= 0).all())
     ((64, 3), True)

@@ -38,7 +38,8 @@ def freeze_draws(
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
-    >>> frozen = freeze_draws(model, 8, likelihood="categorical_logits")
+    >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> frozen = freeze_draws(model, 8)
     >>> outputs = frozen.predict(np.ones((5, 4)), verbose=0)
     >>> outputs["mean"].shape, outputs["mutual_information"].shape
     ((5, 3), (5,))

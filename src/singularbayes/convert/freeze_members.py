@@ -35,7 +35,8 @@ def freeze_members(
     >>> import keras, numpy as np, singularbayes as sb
     >>> head = sb.layers.Dense(3, posterior=sb.Mixture(sb.LowRank(2), components=4))
     >>> model = keras.Sequential([keras.Input((5,)), head])
-    >>> outputs = freeze_members(model, likelihood="categorical_logits").predict(np.ones((2, 5)), verbose=0)
+    >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> outputs = freeze_members(model).predict(np.ones((2, 5)), verbose=0)
     >>> sorted((name, value.shape) for name, value in outputs.items())
     [('entropy', (2,)), ('mean', (2, 3)), ('mutual_information', (2,))]
     """

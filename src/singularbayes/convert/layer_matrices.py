@@ -43,7 +43,7 @@ class Slot:
         return sizes[0], sizes[1]
 
     def read(self) -> np.ndarray:
-        """Returns the matrix, (rows, columns); what is none is one row."""
+        """Returns the matrix, (rows, columns); a vector becomes one row."""
         return self._part(as_float32(self.variable)).reshape(self.shape)
 
     def write(self, matrix: np.ndarray) -> None:
@@ -152,7 +152,7 @@ def find_weights(layer: keras.layers.Layer) -> dict[str, Any]:
             inner.update({f"{part}/{name}": w for part, own in parts.items() for name, w in find_weights(own).items()})
         return inner
     if isinstance(layer, layers.Embedding):
-        back = getattr(layer, "reverse_posterior", None)
+        back = layer.reverse_posterior
         return {"embeddings": layer.posterior, **({} if back is None else {"reverse_embeddings": back})}
     found = {"kernel": layer.posterior}
     if isinstance(layer, (layers.SeparableConv1D, layers.SeparableConv2D)):

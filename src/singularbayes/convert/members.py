@@ -20,7 +20,7 @@ _OWN = {"shared_object_id", "seed", "compile_config", "build_config", "name"}
 def members_of(model: Models, init: str = "svd") -> list[keras.Model]:
     """Returns the models of an ensemble, or the one model; raises unless all have the same architecture."""
     if isinstance(model, (keras.layers.Layer, str)) or not isinstance(model, Sequence):
-        return [model]  # what is no model is refused where models are read
+        return [model]  # anything but a model is refused where models are read
     if not model or not all(isinstance(member, keras.layers.Layer) and member.built for member in model):
         raise ValueError(f"Conversion of an ensemble needs a list of built Keras models; got {model!r}.")
     if init != "svd":

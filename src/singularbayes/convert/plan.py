@@ -74,7 +74,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a conversion would do, layer by layer. Printed, it is a table; in a notebook too."""
+    """What a conversion would do, layer by layer. Printed, it is a table; in a notebook too.
+
+    >>> import keras
+    >>> found = plan(keras.Sequential([keras.Input((20,)), keras.layers.Dense(10)]), 4)
+    >>> found.before, found.after
+    (210, 250)
+    """
 
     model: str
     rows: tuple[Row, ...]
@@ -226,8 +232,8 @@ def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:
     """Returns the number of parameters that a posterior over a matrix of that shape predicts from."""
     key = (repr(posterior), shape)
     if key not in counts:
-        made = posteriors.get(posterior)
-        with posteriors.initializers.without("values"):
+        made = posteriors.get_posterior(posterior)
+        with posteriors.initializers.leaving_out("values"):
             made.build(shape)
         counts[key] = count_stored(made)
     return counts[key]

@@ -17,7 +17,12 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class MatrixSpectrum:
-    """The singular values s₁ ≥ s₂ ≥ … of one matrix. Shares are of ‖W‖_F² = Σ s²."""
+    """The singular values s₁ ≥ s₂ ≥ … of one matrix. Shares are of ‖W‖_F² = Σ s².
+
+    >>> row = MatrixSpectrum("head", "Dense", "kernel", (3, 2), np.array([2.0, 1.0]))
+    >>> row.rank_for(0.8), row.rank_for(0.9)
+    (1, 2)
+    """
 
     layer: str  # its path in the model
     kind: str  # its class
@@ -62,7 +67,12 @@ class MatrixSpectrum:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The spectra of a model, in the order of its layers. Printed, it is a table for a share of 90 %."""
+    """The spectra of a model, in the order of its layers. Printed, it is a table for a share of 90 %.
+
+    >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, kernel_initializer="ones", name="head")])
+    >>> spectrum(model).rank_for(0.9)  # for bayesianize(model, rules=…)
+    {'head': 1}
+    """
 
     model: str
     rows: tuple[MatrixSpectrum, ...]

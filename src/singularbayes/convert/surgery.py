@@ -84,7 +84,7 @@ def _exchange_in(holder, chains) -> None:
 
 
 def _exchanged(value, chains):
-    """Returns a value with layers exchanged: lists and dictionaries themselves, tuples anew."""
+    """Returns a value with layers exchanged: lists and dictionaries themselves, tuples as new ones."""
     if isinstance(value, keras.layers.Layer):
         return chains[id(value)][-1] if id(value) in chains else value
     if isinstance(value, dict):

@@ -34,7 +34,7 @@ def share_preprocessor(model: keras.layers.Layer, preprocessor) -> None:
     """Gives a task a preprocessor, which several may use: it is never trained."""
     if isinstance(preprocessor, keras.layers.Layer):
         for layer in flat_layers(preprocessor):
-            layer._remat_mode = None  # it has no gradient, and texts are no arrays
+            layer._remat_mode = None  # it has no gradient, and texts are not arrays
     # Past the registers of Keras and torch, as KerasHub does: these hold layers alone, and lock when a model is built.
     vars(model).get("_modules", {}).pop("_preprocessor", None)
     object.__setattr__(model, "_preprocessor", preprocessor)

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from singularbayes.demo import conversion, digits, page, regression
+from singularbayes.demo import conversion, digits, figures, noisy_digits, page, regression
 from singularbayes.demo.page import Story
 from singularbayes.demo.training import Trainer
 
-__all__ = ["run"]
+__all__ = ["Story", "Trainer", "digits", "figures", "noisy_digits", "regression", "run"]
 
 STORIES = (regression, digits, conversion)
 SEEDS = 3

@@ -34,6 +34,7 @@ class Story:
     Args:
         name: the section's id on the page, in letters and hyphens.
         sentence: the result, written from the numbers of this run.
+        code: the lines that a user types for it.
         ours: the method of the table that the story is about.
         figures: the same figure for wide and for narrow windows.
         alt: the figure in words, for those who cannot see it.
@@ -45,6 +46,7 @@ class Story:
     name: str
     title: str
     sentence: str
+    code: str
     ours: str
     figures: tuple[Figure, Figure]
     alt: str

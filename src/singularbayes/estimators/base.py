@@ -71,7 +71,7 @@ class BayesianEstimator(BaseEstimator):
 
     @abstractmethod
     def _calibrate(self, p, held_out: Data | None) -> None:
-        """Fits the calibration to predictions of held-out rows; None is no calibration."""
+        """Fits the calibration to predictions of held-out rows; with None nothing is calibrated."""
 
     def _replace_failed(self, network: Network, data: Data, used: np.ndarray | None) -> np.ndarray | None:
         """Replaces components whose training failed by copies of others; returns which they are, (components,).
@@ -206,7 +206,7 @@ class BayesianEstimator(BaseEstimator):
         member = self._member(data, 0, used=~held_out)
         self._keep(member)
         if member.failed is not None:
-            held_out &= ~member.failed  # a copy says of a row what its original does
+            held_out &= ~member.failed  # a copy predicts what its original does
         shown = np.sort(np.argsort(np.argsort(order))[: DEFAULTS.calibrate_at_most])
         shown = shown[held_out[shown].any(axis=1)]
         p = self._out_of_fold(data.x[shown], data.y[shown], held_out[shown])

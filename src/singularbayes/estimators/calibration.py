@@ -5,10 +5,11 @@ import math
 import numpy as np
 from scipy import optimize, special
 
+from singularbayes.metrics import gaussian_nll_of_each, label_nll
 from singularbayes.prediction import ValuePredictive
 
 _TEMPERATURES = (0.2, 5.0)
-_PAIRS = 20  # rows that two components did not see; with fewer they say nothing
+_PAIRS = 20  # rows that two components did not see; fewer are too few to estimate
 _MOST_APART = 4.0  # times the variance between components on rows that most of them saw
 _SHARED_ROWS = 100  # by which the error of a component is drawn to that of all
 _LEAST = 0.2  # of the squared error of one component that is left to the mean of all
@@ -35,18 +36,17 @@ def folds(rows: int, count: int, strata: np.ndarray | None, rng: np.random.Gener
     return parts
 
 
-def gaussian_nll(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
+def value_nll(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
     """Returns −log N(y; mean, total variance) of every row, summed over outputs."""
-    variance = p.variance("total")
-    return 0.5 * ((y - p.mean) ** 2 / variance + np.log(2 * np.pi * variance)).sum(axis=1)
+    return gaussian_nll_of_each(p.mean, np.sqrt(p.variance("total")), y).sum(axis=1)
 
 
 def by_component(draws: np.ndarray, components: int) -> np.ndarray:
-    """Returns draws (draws of a component, components, …) of draws (draws, …), of which s is of component s mod K."""
+    """Returns draws (draws of a component, components, …) of draws (draws, …), where draw s is of component s mod K."""
     return draws.reshape(-1, components, *draws.shape[1:])
 
 
-def of_unseen(each: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+def mean_of_unseen_components(each: np.ndarray, held_out: np.ndarray) -> np.ndarray:
     """Returns, for every row, the mean over the components that did not see it.
 
     Args:
@@ -81,7 +81,7 @@ def between_components(means: np.ndarray, held_out: np.ndarray) -> np.ndarray:
     twice = count > 1
     if twice.sum() < _PAIRS:
         return over_all.mean(axis=0)
-    squares = (means - of_unseen(means, held_out)) ** 2
+    squares = (means - mean_of_unseen_components(means, held_out)) ** 2
     unseen = (np.einsum("nk,kno->no", held_out, squares)[twice] / (count[twice] - 1)[:, None]).mean(axis=0)
     seen = means[own][:, twice].var(axis=0, ddof=1).mean(axis=0)
     ratio = unseen / np.maximum(seen, 1e-30)
@@ -141,5 +141,5 @@ def temper(p: np.ndarray, value: float, exclusive: bool = True) -> np.ndarray:
 def class_nll(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns −log p(labels) of every row; probabilities count as at least 1e-12."""
     if y.ndim == 1:
-        return -np.log(np.maximum(p[np.arange(len(y)), y], 1e-12))
+        return label_nll(p, y, floor=1e-12)
     return -(np.log(np.maximum(np.where(y == 1, p, 1 - p), 1e-12))).sum(axis=1)

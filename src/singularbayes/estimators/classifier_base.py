@@ -7,7 +7,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classi
 from sklearn.utils.validation import column_or_1d
 
 from singularbayes.estimators.base import BayesianEstimator, Scaler
-from singularbayes.estimators.calibration import by_component, class_nll, of_unseen, temper, temperature
+from singularbayes.estimators.calibration import by_component, class_nll, mean_of_unseen_components, temper, temperature
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
 from singularbayes.prediction import ClassPredictive
@@ -166,7 +166,7 @@ class Classifier(ClassifierMixin, BayesianEstimator):
         return ClassPredictive(mean, np.zeros_like(mean), self.draws)
 
     def _out_of_fold(self, x, y, held_out):
-        mean = of_unseen(self._by_component(x), held_out)
+        mean = mean_of_unseen_components(self._by_component(x), held_out)
         return ClassPredictive(mean, np.zeros_like(mean), self.draws)
 
 

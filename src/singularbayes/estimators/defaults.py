@@ -31,7 +31,7 @@ class Defaults:
     tol: float = 1e-4
     draws: int = 100
 
-    # Of classifiers, where these differ: `experiments/…/problems/table_candidates.py` chose them.
+    # Of classifiers, where these differ: `experiments/…/problems/table_configurations.py` chose them.
     class_hidden_layer_sizes: tuple[int, ...] = (64, 64)
     class_beta: float = 0.3
     class_smallest_batch: int = 32
@@ -44,7 +44,7 @@ class Defaults:
     most_folds: int = 10
     pairs: float = 0.2  # share of the rows that two components do not see
     folds_below: int = 1_000  # rows; with more, a split is large enough where every fold costs a network
-    untouched_from: int = 10_000  # rows; with so many, some are held out from all components
+    untouched_from: int = 10_000  # rows; with this many, some are held out from all components
     untouched: float = 0.05  # share of the rows that are
     untouched_at_most: int = 2_000
     judged_rows: int = 2_048  # by which components are judged after training
@@ -57,11 +57,11 @@ class Defaults:
     stopping_draws: int = 16
 
     def epochs(self, per_epoch: int, steps: int) -> int:
-        """Returns how many epochs "auto" is, for about so many steps in all: few rows need more passes."""
+        """Returns how many epochs "auto" is, for about this many steps in all: few rows need more passes."""
         return min(1_500, max(self.fewest_epochs, math.ceil(steps / per_epoch)))
 
     def batch_size(self, rows: int, smallest: int) -> int:
-        """Returns the size of a batch for so many rows: a power of two from `smallest` to 512."""
+        """Returns the size of a batch for this many rows: a power of two from `smallest` to 512."""
         return min(512, max(smallest, 1 << max(0, (rows // self.batches).bit_length() - 1)))
 
 

@@ -22,7 +22,7 @@ from singularbayes.likelihoods import (
     MeanScale,
     MeanScaleNLL,
 )
-from singularbayes.posteriors import FullRank, LowRank, Mixture, find_random_posteriors
+from singularbayes.posteriors import FullRank, LowRank, Mixture, find_posteriors, find_random_posteriors
 from singularbayes.training import set_kl
 
 ACTIVATIONS = {"identity": "linear", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}  # scikit-learn's names
@@ -215,9 +215,9 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def copy_component(network: Network, source: int, target: int) -> None:
-    """Makes a component of the mixtures of a network that of another number."""
+    """Copies a component of the mixtures of a network to the place of another."""
     for layer in network.model.layers:
-        for variable in layer.trainable_variables if hasattr(layer, "posterior") else ():
+        for variable in layer.trainable_variables if find_posteriors(layer) else ():
             values = np.array(ops.convert_to_numpy(variable))
             values[target] = values[source]
             variable.assign(values)

@@ -11,7 +11,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from singularbayes.checks import require_integer, require_share
 from singularbayes.estimators.base import BayesianEstimator, Scaler
-from singularbayes.estimators.calibration import between_components, by_component, gaussian_nll, of_unseen, pooled_error
+from singularbayes.estimators.calibration import (
+    between_components,
+    by_component,
+    mean_of_unseen_components,
+    pooled_error,
+    value_nll,
+)
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw_outputs
 from singularbayes.estimators.network import copy_component
@@ -155,7 +161,7 @@ class Regressor(RegressorMixin, BayesianEstimator):
         return values[:, 0] if self._one_output else values
 
     def _row_nll(self, p, y):
-        return gaussian_nll(p, y)
+        return value_nll(p, y)
 
     # -- calibration ---------------------------------------------------------------------------------------------------
 
@@ -229,8 +235,8 @@ class Regressor(RegressorMixin, BayesianEstimator):
         values, noise = self._by_component(self._network, x)
         components = held_out.shape[1]
         means = values.mean(axis=0)
-        mean = of_unseen(means, held_out)
-        within, noise = (of_unseen(each, held_out) for each in (values.var(axis=0), noise.mean(axis=0)))
+        mean = mean_of_unseen_components(means, held_out)
+        within, noise = (mean_of_unseen_components(each, held_out) for each in (values.var(axis=0), noise.mean(axis=0)))
         # In a row the variance between components is large where the error is, since most of them know the target, and
         # a variance must not know its error: all rows get the mean.
         between = between_components(means, held_out)

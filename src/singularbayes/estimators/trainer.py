@@ -120,7 +120,7 @@ class Trainer:
             y = jnp.concatenate([y] * weight.shape[1])
             return loss(y, outputs, weight.T.reshape(-1)) + sum(losses), others
 
-        def steps(state, x, y, uses, rows, weights, rates, count):
+        def steps(state, x, y, *, uses, rows, weights, rates, count):
             def step(i, carried):
                 (trainable, others, slots), losses = carried
                 batch = x[rows[i]], y[rows[i]], weights[i][:, None] * uses[rows[i]]
@@ -140,7 +140,9 @@ class Trainer:
                 np.concatenate([a, np.zeros((_STEPS - count, *a.shape[1:]), a.dtype)]) for a in (rows, weights, rates)
             ]
             values = state.trainable, state.others, state.optimizer
-            (state.trainable, state.others, state.optimizer), losses = program(values, x, y, uses, *padded, count)
+            parts = dict(zip(("rows", "weights", "rates"), padded, strict=True))
+            values, losses = program(values, x, y, uses=uses, count=count, **parts)
+            state.trainable, state.others, state.optimizer = values
             return np.asarray(losses)[:count]
 
         return run

@@ -13,7 +13,7 @@ from singularbayes.evaluation.evaluate import TASKS, Evaluation, evaluate
 from singularbayes.evaluation.feed_forward import activation_name, flat_layers_in_order
 from singularbayes.evaluation.memory import Peak
 from singularbayes.evaluation.scores import selective
-from singularbayes.evaluation.small_variance import small_variance
+from singularbayes.evaluation.small_variance import small_variance_of_model
 from singularbayes.evaluation.symptoms import Finding
 
 __all__ = [
@@ -41,5 +41,5 @@ __all__ = [
     "latex",
     "latex_math",
     "selective",
-    "small_variance",
+    "small_variance_of_model",
 ]

@@ -59,7 +59,7 @@ def bounds_report(
         draws: of networks, for each bound that needs some.
         margin: γ of the small-variance certificate; to be chosen without (x, y).
         radius: R with ‖x‖ ≤ R for all inputs, new ones too; None is the largest norm in `x`, and then the margin bound
-            is no certificate.
+            is not a certificate.
         prior_data, frozen, duplicates, tried, allow_seen, likelihood, output: as `certify` takes them.
 
     >>> report = bounds_report(model, x, y)  # doctest: +SKIP

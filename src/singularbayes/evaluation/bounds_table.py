@@ -47,6 +47,9 @@ class BoundsReport:
 
     Attributes:
         curves: the bounds at other ranks, for `plots.panels_of`; None where no weight has a rank.
+
+    >>> BoundsReport("net", 100, ()).rows
+    ()
     """
 
     model: str

@@ -14,6 +14,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.bounds import Bound
+from singularbayes.models import write_whole
 from singularbayes.posteriors import find_random_posteriors
 
 _VERSIONS = ("singularbayes", "keras", "numpy", "scipy")
@@ -59,10 +60,7 @@ class Certificate(Bound):
         """Writes the certificate to a JSON file: the statement, the call, hashes of examples and weights, versions."""
         content = {"statement": repr(self).splitlines(), **{one.name: getattr(self, one.name) for one in fields(self)}}
         text = json.dumps(content, indent=2, ensure_ascii=False, default=_as_json)
-        target = Path(path)
-        half = target.with_name(f"{target.name}.part")  # so that a failure leaves the old file, or none
-        half.write_text(text + "\n", encoding="utf-8")
-        half.replace(target)
+        write_whole(path, lambda part: part.write_text(text + "\n", encoding="utf-8"))
 
     @classmethod
     def load(cls, path) -> "Certificate":
@@ -73,7 +71,7 @@ class Certificate(Bound):
         except ValueError:  # neither JSON nor text
             content = None
         if not isinstance(content, dict) or not names <= set(content):
-            raise ValueError(f"Certificate.load needs a file that `save` wrote; got {path}, which is none.")
+            raise ValueError(f"Certificate.load needs a file that `save` wrote; got {path}, which is not such a file.")
         content = {name: content[name] for name in names}
         return cls(**{**content, "assumptions": tuple(content["assumptions"])})
 
@@ -98,7 +96,7 @@ class Certificate(Bound):
         differences = [
             f"the {name} differ" for name in ("data", "weights") if getattr(self, name) != getattr(again, name)
         ]
-        if not abs(again.value - self.value) <= tolerance:  # a value that is no number too
+        if not abs(again.value - self.value) <= tolerance:  # also where a value is NaN
             differences.append(f"the value is {self.value:.6g}, recomputed {again.value:.6g}")
         skipped = {"value", "data", "weights", "call", "versions"}
         if again.value != self.value:  # other draws, which move the terms and may move what is printed

@@ -58,7 +58,7 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
     trained = [weight for weight in outside if weight.trainable]
     if trained:
         raise Refused(
-            "certify needs every trained weight inside a posterior, because the bound speaks about drawn weights "
+            "certify needs every trained weight inside a posterior, because the bound is about drawn weights "
             f"only; got {_named(trained)}. Give biases bias_posterior=FullRank(…), or set trainable = False before "
             '`fit` and pass frozen=True. If the model has not seen these examples, pass form="holdout", which '
             "allows plain weights."

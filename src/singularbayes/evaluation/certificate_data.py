@@ -24,20 +24,20 @@ _CHANCE = 1e-3  # less likely coincidences are not believed
 
 def require_conditions(
     model: keras.Model, x, form: str, unseen: bool, prior_data, frozen: bool
-) -> tuple[str | None, dict[bool, tuple[str, ...]]]:
+) -> tuple[str | None, dict[str, tuple[str, ...]]]:
     """Raises where a form does not hold; returns why the prior may know the examples, and what is assumed.
 
-    The latter of PAC-Bayes, False, and of the hold-out bound, True.
+    The latter for each kind of bound that applies, "pac_bayes" and "holdout".
     """
-    words: dict[bool, tuple[str, ...]] = {}
+    words: dict[str, tuple[str, ...]] = {}
     seen = None
     if form != "holdout":
         outside = require_drawn(model, frozen)
         require_bounded_kl(model)
         seen, more = seen_by_prior(model, x, prior_data)
-        words[False] = (*outside, *more)
+        words["pac_bayes"] = (*outside, *more)
     if form == "holdout" or (form == "best" and unseen):
-        why, words[True] = require_unseen(model, x, prior_data, f"{form=}" if form == "holdout" else "unseen=True")
+        why, words["holdout"] = require_unseen(model, x, prior_data, f"{form=}" if form == "holdout" else "unseen=True")
         seen = seen or why
     return seen, words
 

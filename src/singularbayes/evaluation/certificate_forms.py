@@ -97,7 +97,7 @@ class Predictor:
 
 
 def compared_forms(form: str, predictor: Predictor, unseen: bool) -> tuple[str, ...]:
-    """Returns the forms that are compared; raises where none speaks about the predictor."""
+    """Returns the forms that are compared; raises where none is about the predictor."""
     averaged, binary = predictor.average is not None, predictor.loss.binary
     if form == "tandem" and not (averaged and binary):
         raise ValueError(
@@ -117,6 +117,7 @@ def pac_bayes_bound(
     form: str,
     predictor: Predictor,
     shares: Shares,
+    *,
     risks: np.ndarray,
     kl: tuple[float, float],
     num_data: int,
@@ -159,6 +160,7 @@ def bounds_of_forms(
     model: keras.Model,
     x,
     y,
+    *,
     forms: tuple[str, ...],
     predictor: Predictor,
     shares: Shares,
@@ -182,7 +184,9 @@ def bounds_of_forms(
             risks["first"] = drawn_risks(model, x, y, draws, EXAMPLES, seed, loss=first, caller="certify", **options)
         for form in drawn:
             own = risks["tandem" if form == "tandem" else "first"]
-            bound = pac_bayes_bound(form, predictor, shares, own, nats, num_data, tried, constant)
+            bound = pac_bayes_bound(
+                form, predictor, shares, risks=own, kl=nats, num_data=num_data, tried=tried, constant=constant
+            )
             counted = {"pairs of draws" if "tandem" in drawn else "draws": len(own)}
             found[form] = replace(bound, terms={**bound.terms, **counted})
     if "holdout" in forms:

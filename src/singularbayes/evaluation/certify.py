@@ -77,7 +77,7 @@ def certify(
         loss: None or "error" is the 0-1 loss; "probability" 1 − p(label); else `BoundedCrossentropy(p_min)`, or
             `BoundedError(limit)` for a regression.
         constant: C of Catoni's bound, fixed without (x, y), as `catoni_constant` does; None pays for a grid.
-        unseen: the model was neither trained nor chosen on (x, y); taken on trust.
+        unseen: the model was neither trained nor selected on (x, y); taken on trust.
         prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
             them; "disjoint" if examples that look the same were drawn apart. That is taken on trust, unless more
             of them came back than chance explains.
@@ -87,7 +87,7 @@ def certify(
         tried: number of models (ranks, priors, settings, seeds) that might have been chosen by their results on
             (x, y), this one included.
         seed: of the draws; fixed before the result is seen.
-        allow_seen: compute the number even if the prior saw (x, y); then it is no certificate.
+        allow_seen: compute the number even if the prior saw (x, y); then it is not a certificate.
         likelihood, output: what the outputs mean, and which of several; see `predict`.
 
     >>> import singularbayes as sb
@@ -118,7 +118,7 @@ def certify(
     if seen and not allow_seen:
         raise Refused(
             f"certify needs examples that the prior has not seen; {seen}. Certify on others, or pass allow_seen=True "
-            "for a number that is no certificate."
+            "for a number that is not a certificate."
         )
     if has_other_noise(model, x, draws, EXAMPLES, seed):
         raise Refused(
@@ -131,12 +131,32 @@ def certify(
     forms = compared_forms(form, predictor, unseen)
     shares = share_delta(forms, delta)
     options = {"likelihood": likelihood, "output": output}
-    found = bounds_of_forms(model, x, y, forms, predictor, shares, draws, tried, constant, loss, options)
+    found = bounds_of_forms(
+        model,
+        x,
+        y,
+        forms=forms,
+        predictor=predictor,
+        shares=shares,
+        draws=draws,
+        tried=tried,
+        constant=constant,
+        loss=loss,
+        options=options,
+    )
     chosen = min(found, key=lambda one: found[one].value)
+    kind = "holdout" if chosen == "holdout" else "pac_bayes"
     bound = with_statement(found[chosen], chosen, forms, predictor, shares, len(np.asarray(y)))
     levels = ("the level of the loss fixed without these examples",) if not isinstance(loss, (str, type(None))) else ()
     bound = replace(
-        bound, assumptions=(*bound.assumptions, *levels, *own_code(model), *distinct, *words[chosen == "holdout"])
+        bound,
+        assumptions=(
+            *bound.assumptions,
+            *levels,
+            *own_code(model),
+            *distinct,
+            *words[kind],
+        ),
     )
     reason = why_no_elbo(loss_of(model, position_of(model, output, "certify")))
     if reason is not None and chosen != "holdout":

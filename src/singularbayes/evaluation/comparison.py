@@ -18,7 +18,14 @@ Runs = dict[str, dict[int, Evaluation]]  # by method and seed
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: one row per method, one column per measure. `evaluation.comparison_table` renders it."""
+    """A table: one row per method, one column per measure. `evaluation.comparison_table` renders it.
+
+    >>> from singularbayes.evaluation import Evaluation, compare
+    >>> runs = [Evaluation(name, "classification", 0, {"nll": nll}) for name, nll in (("a", 0.3), ("b", 0.4))]
+    >>> table = compare(runs, ["nll"])
+    >>> table.methods, table.values()
+    (('a', 'b'), {'a': [0.3], 'b': [0.4]})
+    """
 
     task: str
     methods: tuple[str, ...]
@@ -58,7 +65,7 @@ def compare(
     """Returns the table of several evaluations: one row per method, mean ± standard error over its seeds.
 
     A method is marked as the best of a column only where the interval of its paired difference to every other method
-    excludes 0: so often none is. Counts, such as parameters, are compared as they are.
+    excludes 0; often no method is marked. Counts, such as parameters, are compared as they are.
 
     Time and memory are shown but not ranked: they hold compilation and the rest of the process.
 

@@ -43,7 +43,13 @@ _MATHS = {
 
 
 def latex(comparison: Comparison, label: str = "tab:comparison") -> str:
-    """Returns a LaTeX table with the rules of booktabs; differences stand below a rule of their own."""
+    """Returns a LaTeX table with the rules of booktabs; differences stand below a rule of their own.
+
+    >>> from singularbayes.evaluation import Evaluation, compare
+    >>> runs = [Evaluation(name, "classification", 0, {"nll": nll}) for name, nll in (("a", 0.3), ("b", 0.4))]
+    >>> [rule in latex(compare(runs, ["nll"])) for rule in ("toprule", "bottomrule")]
+    [True, True]
+    """
     heads = [escape_latex(f"{column.measure.label} {column.measure.arrow}".strip()) for column in comparison.columns]
     lines = [
         r"\begin{table}[t]",

@@ -32,6 +32,11 @@ class Diagnosis:
     """Findings, the worst first. `len` counts them, `in` finds one by name; the repr also lists what was checked.
 
     Of a model with mixtures it has a line for every component: its KL, and the NLL or squared error of it alone.
+
+    >>> finding = Finding("no_noise", "notice", "The loss has no noise.", "Use MeanScaleNLL.")
+    >>> found = Diagnosis("net", (finding,), ("noise",))
+    >>> "no_noise" in found, len(found)
+    (True, 1)
     """
 
     model: str
@@ -74,7 +79,8 @@ def diagnose(
 
     >>> import singularbayes as sb
     >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(2, posterior=sb.LowRank(2))], name="net")
-    >>> diagnose(model, np.ones((5, 4)), likelihood="categorical_logits").findings[0].name
+    >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> diagnose(model, np.ones((5, 4))).findings[0].name
     'kl_weight'
     """
     if not isinstance(model, keras.Model):

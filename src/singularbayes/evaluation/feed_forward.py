@@ -129,6 +129,6 @@ def _facts(layer: keras.layers.Layer) -> LayerFacts:
 def activation_name(activation) -> str:
     """Returns the name of a Keras activation; another function is marked, even if it has the name of one."""
     name = getattr(activation, "__name__", type(activation).__name__)
-    # keras.ops has the same functions, but for gelu, which it approximates; its slope has the same bound.
+    # keras.ops has the same functions, except gelu, which it approximates; its slope has the same bound.
     known = any(getattr(package, name, None) is activation for package in (keras.activations, ops))
     return name if known else f"{name} (not Keras's)"

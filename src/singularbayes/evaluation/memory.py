@@ -12,7 +12,12 @@ class Peak:
     """Measures a `with` block: `bytes` is the most memory during it, None where the system does not report it.
 
     On an accelerator it is the device's; what JAX reports there is the most since the process began. On a CPU under
-    Linux it is the whole process's, the data included; the system's own count of that peak starts anew with the block.
+    Linux it is the whole process's, the data included; the system's own count of that peak starts again with the block.
+
+    >>> with Peak() as peak:
+    ...     numbers = list(range(100_000))
+    >>> peak.bytes is None or peak.bytes > 0
+    True
     """
 
     bytes: int | None = None

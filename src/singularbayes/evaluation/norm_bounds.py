@@ -17,7 +17,7 @@ from singularbayes.evaluation.bounds_table import Row
 from singularbayes.evaluation.certificate_forms import certified_kl
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.rank_curves import Weight
-from singularbayes.evaluation.small_variance import norm_limits, small_variance, within_limits
+from singularbayes.evaluation.small_variance import norm_limits, small_variance_of_model, within_limits
 from singularbayes.likelihoods import Classification, RunningMoments, likelihood_of_output
 from singularbayes.metrics import brier
 from singularbayes.posteriors import draw_keys, scope
@@ -93,7 +93,14 @@ def complexity_rows(question: Question, weights: list[DenseWeight]) -> Iterator[
     failure, draws = question.delta / 5, min(question.draws, _AVERAGED)
     inside = NormClass.from_weights(weights, failure)
     mean, each = accepted_brier(
-        question.model, weights, question.x, question.y, inside.limits, draws, question.seed, question.likelihood
+        question.model,
+        weights,
+        question.x,
+        question.y,
+        limits=inside.limits,
+        draws=draws,
+        seed=question.seed,
+        likelihood=question.likelihood,
     )
     surely = all(weight.limit is not None for weight in weights)
 
@@ -134,7 +141,7 @@ def _exact(question: Question, inside: NormClass, risk: float) -> Bound:
 
 
 def _approaches(question: Question, weights: list[DenseWeight], each: np.ndarray) -> Iterator[Row]:
-    """Yields the paper's approaches A and B, which speak about the mean over all draws, and both as printed.
+    """Yields the paper's approaches A and B, which are about the mean over all draws, and both as printed.
 
     The loss is half the Brier score of probabilities, convex and in [0, 1] as they need it. For a convex loss the mean
     over draws has no larger loss than a draw has on average, which draws bound with a fifth of δ.
@@ -193,7 +200,7 @@ def small_variance_rows(question: Question, margin: float, radius: float | None,
     if radius is not None and radius < largest:
         raise ValueError(f"bounds_report needs radius >= ‖x‖; got radius={radius} and an example of {largest:.4g}.")
     half = question.delta / question.tried / 2
-    found = small_variance(question.model, radius or largest, margin, half, question.draws, seed=question.seed)
+    found = small_variance_of_model(question.model, radius or largest, margin, half, question.draws, seed=question.seed)
     yield Row("Small variance, by draws", found.sampled)
     if found.analytic is not None:
         yield Row("Small variance, by budget", found.analytic)
@@ -210,6 +217,7 @@ def accepted_brier(
     weights: Sequence[DenseWeight],
     x: np.ndarray,
     y: np.ndarray,
+    *,
     limits: Sequence[tuple[float, float]],
     draws: int,
     seed: int,
@@ -218,9 +226,11 @@ def accepted_brier(
     """Returns half the Brier score, from 0 to 1, of the average of the draws within the limits, and of each of them."""
     accepted = [within_limits(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
     if not any(accepted):
-        raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
+        raise ValueError(
+            f"bounds_report needs at least one draw within the norm limits; got none of {draws}. Take more draws."
+        )
     meaning = likelihood_of_output(model, None, likelihood, "bounds_report")
-    assert isinstance(meaning, Classification)  # `certify` has checked it
+    assert isinstance(meaning, Classification)  # `bounds_report` has checked it
     moments = RunningMoments(len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
     each = np.zeros(len(keys))

@@ -11,14 +11,14 @@ from functools import cached_property
 import keras
 
 from singularbayes.bounds import break_even_rank, complexity_ratio
-from singularbayes.posteriors import Variational, find_random_posteriors
+from singularbayes.posteriors import RandomPosterior, find_random_posteriors
 
 
 @dataclass(frozen=True)
 class Weight:
     """A weight matrix with a posterior, its shape and its rank; None is full."""
 
-    posterior: Variational
+    posterior: RandomPosterior
     shape: tuple[int, int]
     rank: int | None
 

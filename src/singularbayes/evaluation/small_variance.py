@@ -18,7 +18,7 @@ from singularbayes.checks import require_integer, require_positive, require_shar
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws, read_dense_layers
 
 
-def small_variance(
+def small_variance_of_model(
     model: keras.Model,
     radius: float,
     margin: float = 1.0,
@@ -38,22 +38,30 @@ def small_variance(
         delta: probability that the bound by draws is wrong.
         failure: look at draws within the good event only, in which every factor has a norm that it exceeds with
             probability failure/(number of factors); then ½/(1 − failure) is required.
+
+    >>> import keras, singularbayes as sb
+    >>> layer = sb.layers.Dense(2, use_bias=False, posterior=sb.LowRank(2, eta=1e-3))
+    >>> model = keras.Sequential([keras.Input((4,)), layer])
+    >>> small_variance_of_model(model, radius=1.0, draws=100).reached
+    True
     """
-    require_positive("small_variance", radius=radius, margin=margin)
-    require_integer("small_variance", draws=draws)
-    require_integer("small_variance", 0, seed=seed)
+    require_positive("small_variance_of_model", radius=radius, margin=margin)
+    require_integer("small_variance_of_model", draws=draws)
+    require_integer("small_variance_of_model", 0, seed=seed)
     weights, reasons = read_dense_layers(model)
     if reasons:
         raise ValueError(
-            "small_variance needs dense layers without biases and 1-Lipschitz activations that are 0 at 0; got "
-            f"{'; '.join(reasons)}."
+            "small_variance_of_model needs dense layers without biases and 1-Lipschitz activations that are 0 at 0; "
+            f"got {'; '.join(reasons)}."
         )
     threshold = sum_threshold(margin, [weight.norm for weight in weights], radius)
     layers = [GaussianLayer.from_factors(weight.a, weight.b) for weight in weights]
     limits, total = (None, None) if failure is None else _good_event(weights, failure)
     sums = np.array([s for s in _sums(model, weights, draws, seed, limits) if s is not None])
     if not len(sums):
-        raise ValueError(f"small_variance needs draws within the good event; none of {draws} was. Take more draws.")
+        raise ValueError(
+            f"small_variance_of_model needs draws within the good event; none of {draws} was. Take more draws."
+        )
     return bounds.small_variance(sums, threshold, delta, layers, total)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import why_no_elbo
-from singularbayes.metrics import accuracy, negative_log_likelihood
-from singularbayes.posteriors import Variational
+from singularbayes.metrics import accuracy, label_nll, negative_log_likelihood
+from singularbayes.posteriors import RandomPosterior
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 
 SEVERITIES = ("error", "warning", "notice")
@@ -26,7 +26,11 @@ _GAP = 0.02  # of confidence over accuracy, or of coverage under its level
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem. An "error" makes results invalid; a "warning" makes them doubtful; a "notice" informs."""
+    """One problem. An "error" makes results invalid; a "warning" makes them doubtful; a "notice" informs.
+
+    >>> Finding("no_noise", "notice", "The loss has no noise.", "Use MeanScaleNLL.").severity
+    'notice'
+    """
 
     name: str
     severity: str
@@ -45,7 +49,7 @@ class Case:
     """
 
     model: keras.Model
-    posteriors: list[Variational] = field(default_factory=list)
+    posteriors: list[RandomPosterior] = field(default_factory=list)
     p: ClassPredictive | ValuePredictive | None = None
     y: np.ndarray | None = None
     learned_noise: bool = False
@@ -61,7 +65,7 @@ def weights_not_finite(case: Case) -> Iterator[Finding]:
             "weights_not_finite",
             "error",
             f"{len(wrong)} of {len(case.model.weights)} weights hold NaN or infinity, first {wrong[0]}.",
-            "a lower learning rate, clipnorm=1.0 in the optimizer, and a look at the inputs; then train anew.",
+            "a lower learning rate, clipnorm=1.0 in the optimizer, and a look at the inputs; then train again.",
         )
 
 
@@ -176,7 +180,7 @@ def component_losses(case: Case, only: int | None = None, without: int | None = 
     used = (component == only) if only is not None else (component != (-1 if without is None else without))
     mean = case.p.draws[used].mean(axis=0)
     if isinstance(case.p, ClassPredictive):
-        return -np.log(np.maximum(mean[np.arange(len(mean)), case.y], 1e-30))
+        return label_nll(mean, case.y)
     return ((mean - case.y) ** 2).reshape(len(mean), -1).mean(axis=1)
 
 
@@ -228,7 +232,7 @@ def no_noise(case: Case) -> Iterator[Finding]:
 
 
 def no_elbo(case: Case) -> Iterator[Finding]:
-    """A loss that is no likelihood."""
+    """A loss that is not a likelihood."""
     reason = why_no_elbo(case.loss) if case.posteriors else None
     if reason is not None:
         yield Finding(

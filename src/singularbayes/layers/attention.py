@@ -146,7 +146,7 @@ class MultiHeadAttention(Summarized, FreezesWhole, Rematerialized, keras.layers.
 
     def _projection_arguments(self):
         return {
-            "kernel_initializer": posteriors.initializers.fresh(self._kernel_initializer),
+            "kernel_initializer": posteriors.initializers.fresh_copy(self._kernel_initializer),
             "bias_initializer": self._bias_initializer,
             "bias_regularizer": self._bias_regularizer,
             "activity_regularizer": self._activity_regularizer,

@@ -15,7 +15,7 @@ from singularbayes.posteriors import scope
 ESTIMATORS = ("shared", "local")
 _REFUSED = {
     "regularizer": "the KL to the prior is the regularizer; choose the posterior's prior instead",
-    "constraint": "a constraint on one draw is none on the posterior",
+    "constraint": "a constraint on one draw does not constrain the posterior",
     "lora_rank": "LoRA is a deterministic adapter of a deterministic kernel",
     "lora_alpha": "LoRA is a deterministic adapter of a deterministic kernel",
     "quantization_config": "a posterior cannot be quantised; collapse it to its mean first",
@@ -29,8 +29,6 @@ _POSTERIOR_OF = {
     "embeddings": "posterior",
     "reverse_embeddings": "reverse_posterior",
 }
-# Torch keeps the parts of a module apart and finds them by this method; the other backends have none.
-_find = getattr(keras.layers.Layer, "__getattr__", None)
 
 
 def refuse(layer: str, **arguments) -> None:
@@ -108,9 +106,7 @@ class WithoutArrays(keras.layers.Layer):
                 name=name,
                 obj=self,
             )
-        if _find is not None:
-            return _find(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return scope.keras_getattr(self, name)
 
 
 class Rematerialized(keras.layers.Layer):
@@ -129,6 +125,10 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
         estimator: "shared" draws the weights once for the batch (the paper's). "local" draws the outputs of every
             example in training: less gradient noise, exact for the Gaussian family and one use of the weight per
             example.
+
+    >>> import singularbayes as sb
+    >>> isinstance(sb.layers.Dense(8, posterior=sb.LowRank(2)), BayesianLayer)
+    True
     """
 
     many_uses: str | None = None  # why an example uses the weight more than once, where it always does
@@ -143,14 +143,17 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
                 f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".'
             )
         self.estimator = estimator
+        # Set before they are layers: of a class, torch would find None and not the layer.
         self.posterior: Any = None
+        self.bias_posterior: Any = None
+        self.reverse_posterior: Any = None  # of the table from vectors back to tokens, see `ReversibleEmbedding`
         self.posterior = self._posterior(posterior)
         self._last_pass = lambda: None
 
     def _posterior(self, identifier, name="posterior"):
         """Returns a posterior of this layer's own that its estimator can use."""
         # Names differ within a layer: Keras on torch keeps parameters by their path.
-        posterior = posteriors.get(identifier, name)
+        posterior = posteriors.get_posterior(identifier, name)
         if self.posterior is not None:
             posterior = self.posterior.like(posterior)
         if self.estimator == "local":
@@ -178,9 +181,9 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
 
     def _draw(self, posterior, training):
         """Returns the weight of this forward pass; every use of a weight in a pass is the same draw."""
-        if scope.fixed(posterior) is not None:  # one pass may use several fixed draws, one after another
+        if scope.fixed_draw(posterior) is not None:  # one pass may use several fixed draws, one after another
             return posterior.sample(training, self.estimator)
-        return scope.once(posterior, lambda: posterior.sample(training, self.estimator))
+        return scope.once_per_pass(posterior, lambda: posterior.sample(training, self.estimator))
 
     def _require_one_use(self, inputs) -> None:
         where = f"{type(self).__name__} layer {self.name!r}"

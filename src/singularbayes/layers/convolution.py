@@ -161,7 +161,8 @@ class Conv1D(_Forward):
     """`keras.layers.Conv1D` with a posterior over its kernel as a (size · channels) × filters matrix.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -178,7 +179,8 @@ class Conv2D(_Forward):
     """`keras.layers.Conv2D` with a posterior over its kernel as a (height · width · channels) × filters matrix.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -195,7 +197,8 @@ class Conv3D(_Forward):
     """`keras.layers.Conv3D` with a posterior over its kernel as a (depth · height · width · channels) × filters matrix.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -215,7 +218,8 @@ class Conv2DTranspose(Convolution):
     output, and a 1 × 1 convolution mixes them.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank

@@ -13,7 +13,8 @@ class Dense(KernelLayer):
     activations, Glorot else); `kernel_regularizer`, `kernel_constraint`, LoRA and quantisation are refused.
 
     Args:
-        posterior, bias_posterior, estimator: see `KernelLayer`.
+        posterior, estimator: see `BayesianLayer`.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank

@@ -20,7 +20,8 @@ class EinsumDense(KernelLayer):
     each of its positions, and is refused.
 
     Args:
-        posterior, bias_posterior, estimator: see `KernelLayer`.
+        posterior, estimator: see `BayesianLayer`.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank

@@ -13,7 +13,8 @@ class GRU(Recurrent):
     Same arguments as Keras's layer. The gates are packed: update, reset, candidate.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`.
+        posterior: see `BayesianLayer`.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
         recurrent_posterior: how the recurrent kernel is distributed; None is the same as `posterior`.
 
     >>> import numpy as np

@@ -18,7 +18,8 @@ class LSTM(Recurrent):
     sequence from its first step to its last.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`.
+        posterior: see `BayesianLayer`.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
         recurrent_posterior: how the recurrent kernel is distributed; None is the same as `posterior`.
 
     >>> import numpy as np
@@ -103,7 +104,9 @@ class LSTM(Recurrent):
             return self.bias_initializer
 
         def with_open_forget_gate(shape, dtype=None):
-            start = ops.reshape(posteriors.initializers.fresh(self.bias_initializer)(shape, dtype), (4, self.units))
+            start = ops.reshape(
+                posteriors.initializers.fresh_copy(self.bias_initializer)(shape, dtype), (4, self.units)
+            )
             return ops.reshape(ops.concatenate([start[:1], ops.ones_like(start[:1]), start[2:]]), shape)
 
         return with_open_forget_gate

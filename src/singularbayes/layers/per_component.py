@@ -89,7 +89,7 @@ class PerComponent(scope.Source, FreezesWhole):
     def call(self, inputs, training=None):
         # Not an argument: the layer that is wrapped may take none, and has to take this one's place in a graph.
         values, mask = [weight.value for weight in self._stacked], get_keras_mask(inputs)
-        if not training or scope.fixed(self) is not None:
+        if not training or scope.fixed_draw(self) is not None:
             return self._run([ops.take(value, self._component(), axis=0) for value in values], inputs, False, mask)[0]
         size, dealt = ops.shape(inputs)[0], assignment_of_pass(self.seed_generator.next)
         shares = dealt.deal(inputs, self.components)
@@ -119,7 +119,7 @@ class PerComponent(scope.Source, FreezesWhole):
 
     def _component(self):
         """Returns the component of a pass outside training."""
-        choice = scope.fixed(self)
+        choice = scope.fixed_draw(self)
         if choice is not None:
             return ops.cast(choice[0], "int32")
         return number_of_pass(self.seed_generator.next) % self.components if scope.draws_now(self) else 0

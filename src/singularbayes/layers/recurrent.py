@@ -61,7 +61,8 @@ class Recurrent(KernelLayer, keras.layers.RNN):
     """What the LSTM and the GRU share.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`.
+        posterior: see `BayesianLayer`.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
         recurrent_posterior: how the recurrent kernel is distributed; None is the same as `posterior`.
     """
 

@@ -56,7 +56,7 @@ class ReversibleEmbedding(Embedding):
         self.tie_weights = tie_weights
         self.reverse_dtype = reverse_dtype
         self.logit_soft_cap = logit_soft_cap
-        self.reverse_posterior = None if tie_weights else posteriors.get(posterior, "reverse_posterior")
+        self.reverse_posterior = None if tie_weights else posteriors.get_posterior(posterior, "reverse_posterior")
 
     def build(self, input_shape=None):
         super().build(input_shape)

@@ -11,7 +11,7 @@ class _Separable(Convolution):
     """What SeparableConv1D and SeparableConv2D share: all but the number of dimensions.
 
     The pointwise kernel, (channels · depth_multiplier) × filters, has the posterior. The depthwise kernel is a plain
-    weight: one small filter per channel is no matrix.
+    weight: one small filter per channel is not a matrix.
     """
 
     arrays = ("pointwise_kernel",)
@@ -124,7 +124,8 @@ class SeparableConv1D(_Separable):
     """`keras.layers.SeparableConv1D` with a posterior over its pointwise kernel; the depthwise kernel has none.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -141,7 +142,8 @@ class SeparableConv2D(_Separable):
     """`keras.layers.SeparableConv2D` with a posterior over its pointwise kernel; the depthwise kernel has none.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank

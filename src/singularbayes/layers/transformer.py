@@ -19,7 +19,7 @@ class _Norm(keras.layers.LayerNormalization):
     def __init__(self, block, **kwargs):
         super().__init__(**kwargs)
         self._posterior = lambda: block.inner.posterior  # a function, because the layer is not a part of this one
-        self._stack = posteriors.get(block._recipe["posterior"]).stack
+        self._stack = posteriors.get_posterior(block._recipe["posterior"]).stack
 
     def build(self, input_shape):
         shape, ones = self._stack(input_shape[-1:]), keras.initializers.Ones()
@@ -129,7 +129,7 @@ class TransformerEncoder(Summarized, FreezesWhole, Rematerialized):
     def _arguments(self, name) -> dict:
         return {
             "name": name,
-            "kernel_initializer": posteriors.initializers.fresh(self.kernel_initializer),
+            "kernel_initializer": posteriors.initializers.fresh_copy(self.kernel_initializer),
             "bias_initializer": self.bias_initializer,
             "dtype": self.dtype_policy,
             **self._recipe,

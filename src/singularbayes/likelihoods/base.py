@@ -29,6 +29,10 @@ class Likelihood(ABC):
         task: "classification" or "regression".
         from_logits: the outputs still need `activation`; None where they are neither logits nor probabilities.
         predicts_noise: every draw of a regression predicts the noise around its prediction.
+
+    >>> from singularbayes.likelihoods import Categorical, Gaussian
+    >>> Categorical().task, Gaussian(0.1).task
+    ('classification', 'regression')
     """
 
     task: str
@@ -47,7 +51,7 @@ class Likelihood(ABC):
 
     @classmethod
     def highest_label(cls, loss, width: int) -> int | None:
-        """Returns the highest label that the loss takes for outputs of that width; None where targets are no labels."""
+        """Returns the highest label that the loss takes for outputs of that width; None if targets are not labels."""
         return None
 
     @abstractmethod
@@ -70,7 +74,7 @@ class Likelihood(ABC):
     def export_interval(self, found: Mapping[str, Any], level: float) -> dict[str, Any]:
         """Returns what follows from the tensors of `export` about the targets; for regression with known noise.
 
-        These are "total_std" and, but for counts, the ends "lower" and "upper" of the central interval of the total
+        These are "total_std" and, except for counts, the ends "lower" and "upper" of the central interval of the total
         variance.
         """
         return {}
@@ -88,6 +92,10 @@ class Classification(Likelihood):
 
     Attributes:
         activation: what makes probabilities out of logits.
+
+    >>> from singularbayes.likelihoods import Categorical
+    >>> isinstance(Categorical(), Classification)
+    True
     """
 
     task = "classification"
@@ -113,6 +121,10 @@ class Regression(Likelihood):
         scale: standard deviation of the noise, where it is one number; None where it is unknown, or where every draw
             predicts it. Then `predicts_noise` is True, and its variance is the statistic "noise_variance".
         family: how targets are distributed around their mean.
+
+    >>> from singularbayes.likelihoods import Gaussian
+    >>> Gaussian(scale=0.1).scale
+    0.1
     """
 
     task = "regression"
@@ -136,7 +148,7 @@ class Regression(Likelihood):
         if noise is None or "std" not in found:
             return {}
         total = ops.sqrt(ops.square(found["std"]) + ops.square(ops.cast(noise, found["std"].dtype)))
-        if self.family.discrete:  # quantiles of counts are no multiple of their standard deviation
+        if self.family.discrete:  # quantiles of counts are not multiples of their standard deviation
             return {"total_std": total}
         z = float(self.family.quantile((1 + level) / 2, np.zeros(()), np.ones(())))
         return {"total_std": total, "lower": found["mean"] - z * total, "upper": found["mean"] + z * total}

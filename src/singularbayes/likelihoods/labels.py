@@ -15,7 +15,7 @@ from singularbayes.models import loss_of, names_of
 def find_wrong_labels(loss, labels, outputs_shape, weight=None, mask=None):
     """Returns for every example, or for every position, whether its label is out of range and counts in the loss.
 
-    Returns None where the targets of the loss are no labels.
+    Returns None where the targets of the loss are not labels.
 
     Args:
         labels: a tensor (examples, …), or with a last axis of size 1.

@@ -17,6 +17,10 @@ class NoiseFamily(ABC):
 
     Attributes:
         discrete: targets are counts.
+
+    >>> from singularbayes.likelihoods import COUNTS, GAUSSIAN
+    >>> COUNTS.discrete, GAUSSIAN.discrete
+    (True, False)
     """
 
     discrete = False
@@ -122,7 +126,7 @@ class CountFamily(NoiseFamily):
         if not ((targets >= 0) & (targets == np.floor(targets))).all():
             raise ValueError(
                 "A likelihood of counts needs targets that are integers >= 0; got values from "
-                f"{np.min(targets):.3g} to {np.max(targets):.3g}, or some that are no integers."
+                f"{np.min(targets):.3g} to {np.max(targets):.3g}, or some that are not integers."
             )
         return -self.distribution(mean, std).logpmf(targets)
 

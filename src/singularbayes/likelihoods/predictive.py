@@ -65,6 +65,11 @@ class Predictive:
         quantiles: those over draws that `predict(..., quantiles=…)` was given, each in the shape of `mean`.
         targets, weights: those of the data, in the order of the predictions, where the data held them: batches
             (x, y) or (x, y, sample_weight).
+
+    >>> from singularbayes.likelihoods import ClassPredictive
+    >>> p = ClassPredictive(np.array([[0.9, 0.1]]), np.zeros((1, 2)), num_draws=1)
+    >>> p.task, p.mean, p.std
+    ('classification', array([[0.9, 0.1]]), array([[0., 0.]]))
     """
 
     task: ClassVar[str]
@@ -236,6 +241,7 @@ def drawn_array(name: str, draws, axes: int) -> np.ndarray:
 
 
 def require_kind(name: str, p: Predictive, kind: type[Predictive]) -> None:
+    """Raises unless `p` is a prediction of this kind; `name` is the function that needs it."""
     if not isinstance(p, kind):
         raise TypeError(f"{name} needs a {kind.__name__}, as predict returns it; got {type(p).__name__}.")
 

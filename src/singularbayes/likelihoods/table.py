@@ -25,7 +25,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
     "negative_binomial": NegativeBinomial(),
 }
 
-# Their outputs are probabilities, but the loss is no negative log-likelihood of the labels.
+# Their outputs are probabilities, but the loss is not a negative log-likelihood of the labels.
 _NO_LOG_LIKELIHOOD = (
     *(keras.losses.BinaryFocalCrossentropy, keras.losses.binary_focal_crossentropy),
     *(keras.losses.CategoricalFocalCrossentropy, keras.losses.categorical_focal_crossentropy),
@@ -92,7 +92,7 @@ def why_no_elbo(loss) -> str | None:
 
 
 def highest_label(loss, width: int | None) -> int | None:
-    """Returns the highest label that a loss takes for an output of that width; None where targets are no labels.
+    """Returns the highest label that a loss takes for an output of that width; None where targets are not labels.
 
     >>> highest_label("sparse_categorical_crossentropy", 3), highest_label("binary_crossentropy", 1)
     (2, 1)

@@ -43,11 +43,12 @@ from singularbayes.metrics.regression import (
     crps_gaussian,
     crps_sample,
     gaussian_nll,
+    gaussian_nll_of_each,
     mean_absolute_error,
     r_squared,
     root_mean_square_error,
 )
-from singularbayes.metrics.scoring import accuracy, auroc, brier, negative_log_likelihood
+from singularbayes.metrics.scoring import accuracy, auroc, brier, label_nll, negative_log_likelihood
 from singularbayes.metrics.selective import OperatingPoint, SelectiveCurve, selective_curve
 from singularbayes.metrics.simple_scores import MahalanobisDistance, energy_score, least_confidence
 from singularbayes.metrics.uncertainty import (
@@ -93,6 +94,7 @@ __all__ = [
     "find_measure",
     "fpr_at_tpr",
     "gaussian_nll",
+    "gaussian_nll_of_each",
     "interval_calibration_area",
     "interval_calibration_curve",
     "interval_calibration_error",
@@ -100,6 +102,7 @@ __all__ = [
     "interval_score",
     "interval_width",
     "iqr_scores",
+    "label_nll",
     "least_confidence",
     "mean_absolute_error",
     "mi_ratio",

@@ -17,7 +17,12 @@ SCHEMES = ("equal_mass", "equal_width")
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """Mean confidence, accuracy and share of the examples of every bin that holds any, least confident first."""
+    """Mean confidence, accuracy and share of the examples of every bin that holds any, least confident first.
+
+    >>> curve = reliability_curve(np.array([[0.9, 0.1], [0.6, 0.4], [0.8, 0.2]]), np.array([0, 1, 0]), bins=3)
+    >>> curve.confidence, curve.accuracy
+    (array([0.6, 0.8, 0.9]), array([0., 1., 1.]))
+    """
 
     confidence: np.ndarray
     accuracy: np.ndarray

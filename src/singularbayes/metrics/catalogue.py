@@ -14,7 +14,7 @@ _OF_VALUES = {"epistemic": "epistemic", "total": "total"}
 
 
 def _measures() -> Iterable[Measure]:
-    yield Measure("num_trained", "lower", label="trained parameters", whole=True)
+    yield Measure("num_trained", "lower", label="trainable parameters", whole=True)
     yield Measure("num_stored", "lower", label="parameters", whole=True)
     yield Measure("seconds", "lower", label="predict s", ranked=False)
     yield Measure("train_seconds", "lower", label="train s", ranked=False)
@@ -90,6 +90,6 @@ def find_measure(name: str) -> Measure:
     if base not in MEASURES:
         near = difflib.get_close_matches(base, MEASURES)
         hint = f" Near are {near}." if near else ""
-        raise ValueError(f"There is no measure {name!r}.{hint} There are {sorted(MEASURES)}.")
+        raise ValueError(f"There is no measure {name!r}.{hint} Known measures: {sorted(MEASURES)}.")
     known = MEASURES[base]
     return replace(known, name=name, label=f"{known.label}, {ood_set}") if ood_set else known

@@ -18,7 +18,7 @@ from singularbayes.checks import require_finite, require_integer
 _EXPONENTS = np.array([1.0, 0.6, 0.3, 0.1])
 _SLOPES = np.array([1.0, 1.9])
 _BETS = len(_EXPONENTS) + len(_SLOPES)
-_JUMP = 0.002  # the share of the wealth that is spread anew over the bets before each p-value
+_JUMP = 0.002  # the share of the wealth that is spread again over the bets before each p-value
 _PATH = 512  # points of the path that are kept; older ones are thinned
 
 
@@ -158,7 +158,7 @@ def wealth_side_by_side(martingales: Sequence[ConformalMartingale], streams: np.
 
 
 def _after_bets(log_wealth: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Returns the wealth in each bet, on the last axis, after a p-value: a share is spread anew, then each bet pays."""
+    """Returns the wealth in each bet, on the last axis, after a p-value: a share is spread again, and each bet pays."""
     total = np.logaddexp.reduce(log_wealth, axis=-1, keepdims=True)
     mixed = np.logaddexp(np.log1p(-_JUMP) + log_wealth, np.log(_JUMP / _BETS) + total)
     powers = np.log(_EXPONENTS) + (_EXPONENTS - 1) * np.log(p[..., None])

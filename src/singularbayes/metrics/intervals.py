@@ -62,7 +62,12 @@ def interval_score(
 
 @dataclass(frozen=True)
 class IntervalCalibration:
-    """The share of targets in the central intervals of every level."""
+    """The share of targets in the central intervals of every level.
+
+    >>> curve = interval_calibration_curve(np.zeros(4), np.ones(4), np.array([-3.0, -0.1, 0.2, 0.4]), levels=[0.5, 0.9])
+    >>> curve.levels, curve.observed
+    (array([0.5, 0.9]), array([0.75, 0.75]))
+    """
 
     levels: np.ndarray
     observed: np.ndarray

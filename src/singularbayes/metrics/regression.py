@@ -50,6 +50,15 @@ def r_squared(predictions: np.ndarray, targets: np.ndarray, sample_weight: np.nd
     return float(r2_score(y, p, sample_weight=weights_of("r_squared", sample_weight, len(y))))
 
 
+def gaussian_nll_of_each(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Returns −log N(target; mean, std²) of every target, in nats. Arrays are not checked.
+
+    >>> gaussian_nll_of_each(np.array([0.8, 1.0]), np.array([0.5, 0.5]), np.ones(2)).round(4).tolist()
+    [0.3058, 0.2258]
+    """
+    return 0.5 * math.log(2 * math.pi) + np.log(std) + 0.5 * ((targets - mean) / std) ** 2
+
+
 def gaussian_nll(
     mean: np.ndarray, std: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None
 ) -> float:
@@ -60,7 +69,7 @@ def gaussian_nll(
     """
     m, s, y = predicted("gaussian_nll", mean, std, targets)
     with np.errstate(over="ignore"):  # infinite where a target is impossible
-        nll = 0.5 * math.log(2 * math.pi) + np.log(s) + 0.5 * ((y - m) / s) ** 2
+        nll = gaussian_nll_of_each(m, s, y)
     return weighted_mean("gaussian_nll", nll, sample_weight)
 
 

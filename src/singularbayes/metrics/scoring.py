@@ -40,6 +40,17 @@ def auroc(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarr
     return float(np.mean([roc_auc_score(y == c, p[:, c], sample_weight=weights) for c in columns]))
 
 
+def label_nll(probabilities: np.ndarray, labels: np.ndarray, floor: float = 1e-300) -> np.ndarray:
+    """Returns −log p(label) of every example, (examples,), in nats; a smaller probability counts as `floor`.
+
+    Arrays are not checked: `checks.labelled` returns those that are fit.
+
+    >>> label_nll(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0])).round(4).tolist()
+    [0.1054, 0.9163]
+    """
+    return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], floor))
+
+
 def negative_log_likelihood(
     probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None
 ) -> float:
@@ -50,7 +61,7 @@ def negative_log_likelihood(
     """
     p, y = labelled("negative_log_likelihood", probabilities, labels)
     with np.errstate(divide="ignore"):
-        return weighted_mean("negative_log_likelihood", -np.log(p[np.arange(len(y)), y]), sample_weight)
+        return weighted_mean("negative_log_likelihood", label_nll(p, y, floor=0.0), sample_weight)
 
 
 def brier(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:

@@ -13,7 +13,11 @@ from singularbayes.checks import one_per_example, weights_of
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """Keep what has uncertainty <= `threshold`: `coverage` is the share kept, `risk` the mean loss on it."""
+    """Keep what has uncertainty <= `threshold`: `coverage` is the share kept, `risk` the mean loss on it.
+
+    >>> OperatingPoint(threshold=0.3, coverage=0.75, risk=0.1)
+    OperatingPoint(keep uncertainty <= 0.3: 75.0 % kept, risk 0.1)
+    """
 
     threshold: float
     coverage: float
@@ -34,6 +38,12 @@ class SelectiveCurve:
         thresholds: the uncertainties that occur, in ascending order.
         kept: how many examples each of them keeps.
         risk: the mean loss of the kept ones.
+
+    >>> curve = selective_curve(np.array([0.1, 0.2, 0.9]), np.array([0, 0, 1]))
+    >>> curve.thresholds, curve.risk
+    (array([0.1, 0.2, 0.9]), array([0.        , 0.        , 0.33333333]))
+    >>> curve.for_coverage(0.6)
+    OperatingPoint(keep uncertainty <= 0.2: 66.7 % kept, risk 0)
     """
 
     thresholds: np.ndarray

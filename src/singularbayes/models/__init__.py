@@ -1,6 +1,6 @@
 """Questions about a Keras model: its data and outputs, its parameters, its file, its devices."""
 
-from singularbayes.models.data import Block, as_arrays, blocks, collected, is_stream, one_example
+from singularbayes.models.data import Block, as_arrays, blocks, collected, common_length, is_stream, one_example
 from singularbayes.models.distribution import ModelParallel, batch_mesh, batches_of, device_count, free_bytes
 from singularbayes.models.draw_weights import draw_weights, drawing_test_function, fixed_draw, forget_compiled
 from singularbayes.models.inputs import (
@@ -24,7 +24,7 @@ from singularbayes.models.programs import (
     variable_values,
 )
 from singularbayes.models.progress import quiet, track
-from singularbayes.models.saving import has_unknown_objects, load_without_optimizer, read_model
+from singularbayes.models.saving import has_unknown_objects, load_without_optimizer, read_model, write_whole
 from singularbayes.models.text import (
     find_backbone,
     has_text,
@@ -43,6 +43,7 @@ __all__ = [
     "batches_of",
     "blocks",
     "collected",
+    "common_length",
     "compiled",
     "count_examples",
     "count_stored",
@@ -81,4 +82,5 @@ __all__ = [
     "tokenized",
     "track",
     "variable_values",
+    "write_whole",
 ]

@@ -89,19 +89,30 @@ def blocks(
         return
     parts = readable_parts(x, caller)
     data = (parts, *(None if part is None else readable_parts(part, caller) for part in (y, weight)))
-    lengths = {part.shape[0] if part.shape else 0 for part in keras.tree.flatten(data) if part is not None}
-    if len(lengths) != 1 or 0 in lengths:
-        shapes = [part.shape for part in keras.tree.flatten(data) if part is not None]
-        raise ValueError(
-            f"{caller} needs data with one and the same number of examples >= 1; got shapes {_listed(shapes)}."
-        )
-    (total,) = lengths
+    total = common_length(caller, *data)
     example = keras.tree.map_structure(lambda part: part.read(0, 1), parts)
     split = split_arrays or any(part.copies for part in keras.tree.flatten(parts))
     size = rows(example) if rows is not None and split else total
     for first in range(0, total, size):
         x, y, weight = map(partial(_read, first=first, last=min(total, first + size)), data)
         yield Block(x, y, weight, first)
+
+
+def common_length(caller: str, x, y=None, weight=None) -> int:
+    """Returns the number of examples of all arrays; raises where they differ or there is none."""
+    named = {"x": x, "y": y, "sample_weight": weight}
+    lengths = {
+        name: [part.shape[0] if part.shape else 0 for part in keras.tree.flatten(parts)]
+        for name, parts in named.items()
+        if parts is not None
+    }
+    different = {length for each in lengths.values() for length in each}
+    if len(different) != 1 or 0 in different:
+        *most, last = lengths
+        names = f"{', '.join(most)} and {last}" if most else last
+        got = ", ".join(f"{name} has {' and '.join(map(str, each)) or 'no array'}" for name, each in lengths.items())
+        raise ValueError(f"{caller} needs {names} with the same number of examples, at least 1; {got}.")
+    return different.pop()
 
 
 def _read(parts, first: int, last: int):
@@ -149,12 +160,12 @@ def _batches(stream, caller: str) -> Iterator[Block]:
     if not first:
         raise ValueError(
             f"{caller} needs at least one example; got a {type(stream).__name__} without any. A generator that was "
-            "read before is empty: make it anew."
+            "read before is empty: make it again."
         )
 
 
 def _gathered(batches: Iterator[Block], rows: Callable[[Any], int] | None, caller: str) -> Iterator[Block]:
-    """Yields batches together, as many as `rows` allows; batches of another shape, such as longer ones, begin anew."""
+    """Yields batches together, as many as `rows` allows; batches of another shape begin a new group."""
     waiting: list[Block] = []
     count, limit = 0, None
     for block in batches:

@@ -1,4 +1,4 @@
-"""Forward passes outside training that draw, and compiled functions made anew."""
+"""Forward passes outside training that draw, and compiled functions made again."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ def fixed_draw(model: keras.layers.Layer, draw: int = 0, seed: int = 0) -> Itera
 
     It is the draw of that number of `sb.predict(model, …, seed=seed)`. A language model generates a whole text with one
     network that way: `with sb.fixed_draw(model, 3): model.generate("…")`. What Keras has compiled for this model is
-    compiled anew for the block and after it.
+    compiled again for the block and after it.
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
@@ -60,7 +60,7 @@ def fixed_draw(model: keras.layers.Layer, draw: int = 0, seed: int = 0) -> Itera
     step = getattr(model, "train_function", None)
     _renew_functions(model)
     try:
-        with scope.fix(dict(zip(map(id, sources), arrays, strict=True))):
+        with scope.fix_draws(dict(zip(map(id, sources), arrays, strict=True))):
             yield model
     finally:
         _renew_functions(model)
@@ -89,7 +89,7 @@ def drawing_test_function(model: keras.Model) -> Callable:
 
 
 def forget_compiled(model: keras.layers.Layer) -> None:
-    """Makes Keras compile the functions of a model anew when they are next called."""
+    """Makes Keras compile the functions of a model again when they are next called."""
     for name in ("train_function", *_EVALUATION):
         if getattr(model, name, None) is not None:
             setattr(model, name, None)
@@ -103,7 +103,7 @@ def _renew_around(model, sources) -> None:
 
 
 def _renew_evaluation(layer) -> None:
-    """Makes the compiled functions of a model anew that are no steps of training; a loop may be under way."""
+    """Compiles the functions of a model again that are not steps of training; a loop may be under way."""
     for name in _EVALUATION:
         if getattr(layer, name, None) is not None:
             getattr(layer, f"make_{name}")(force=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from singularbayes.models.data import as_arrays
+from singularbayes.models.data import as_arrays, common_length
 from singularbayes.models.text import require_positions, tokenized
 
 _CHECKED = 1 << 22  # entries that are checked at a time
@@ -61,16 +61,13 @@ def count_examples(model: keras.Model, x, caller: str = "predict", first: int = 
         first: the number of examples before these, which errors count too.
     """
     arrays = keras.tree.flatten(x)
-    lengths = {len(array) if array.ndim else None for array in arrays}
-    if len(lengths) != 1 or None in lengths or 0 in lengths:
-        shapes = [array.shape for array in arrays]
-        raise ValueError(f"{caller} needs inputs with one and the same number of examples >= 1; got shapes {shapes}.")
+    examples = common_length(caller, x)
     for array in arrays:
         _require_numbers(array, caller, first)
     if getattr(model, "inputs", None):
         _require_shapes(model, x, arrays, caller)
     require_positions(model, arrays, caller)
-    return lengths.pop()  # type: ignore[return-value]
+    return examples
 
 
 def _require_numbers(array: np.ndarray, caller: str, first: int) -> None:

@@ -52,7 +52,7 @@ def loss_of(model: keras.Model, position: int | None) -> Any:
 
 
 def output_mask(model: keras.Model, x, position: int | None, batch_size: int = 256) -> np.ndarray | None:
-    """Returns which positions of an output count, (examples, length), as the model's own masks say; None without masks.
+    """Returns which positions of an output count, (examples, length), by the model's own masks; None without masks.
 
     A mask comes from a `Masking` layer or an embedding with `mask_zero=True`, and layers hand it on.
 

@@ -5,9 +5,10 @@ import importlib.metadata
 import importlib.util
 import json
 import sys
+import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import keras
@@ -191,3 +192,12 @@ def _version(text) -> tuple[int, ...]:
 def _reason(error: Exception) -> str:
     """Returns the message of Keras without the whole configs that it puts before the reason and behind it."""
     return str(error).rpartition("Exception encountered: ")[2].partition("Full object config:")[0].strip()
+
+
+def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
+    """Writes a file with `write(path)` under its name when it is complete: a failure leaves the old file, or none."""
+    target = Path(path)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".singularbayes-") as folder:
+        part = Path(folder) / target.name
+        write(part)
+        part.replace(target)

@@ -23,6 +23,10 @@ class Bands:
         median: of the functions.
         epistemic: (2, inputs), the quartiles of the functions.
         predictive: (2, inputs), the quartiles of new targets: functions and noise.
+
+    >>> bands = Bands(np.arange(3.0), np.zeros(3), np.array([[-1.0] * 3, [1.0] * 3]), np.array([[-2.0] * 3, [2.0] * 3]))
+    >>> bands.predictive.shape
+    (2, 3)
     """
 
     grid: np.ndarray
@@ -40,6 +44,11 @@ def quartile_bands(grid: np.ndarray, draws: np.ndarray, noise: float | np.ndarra
         grid: the inputs, ascending.
         draws: (draws, inputs), the functions' values there.
         noise: standard deviation of the noise, one number or one per input, above 0.
+
+    >>> grid = np.linspace(0, 1, 3)
+    >>> draws = np.array([-1.0, 0.0, 1.0])[:, None] + grid
+    >>> quartile_bands(grid, draws, noise=0.1).median
+    array([0. , 0.5, 1. ])
     """
     name, f = "quartile_bands", np.asarray(draws, "float64")
     if f.ndim != 2 or not f.size:
@@ -76,6 +85,13 @@ def function_bands(
         bands: of every method.
         x, y: the training points, one number each.
         xlabel, ylabel: what the axes are, with their units.
+
+    >>> grid = np.linspace(-1, 1, 20)
+    >>> draws = grid + np.random.default_rng(0).normal(0, 0.1, (30, 1))
+    >>> bands = {"one network": quartile_bands(grid, draws, noise=0.2)}
+    >>> figure = function_bands(bands, np.array([-0.5, 0.5]), np.array([-0.4, 0.6]))
+    >>> len(figure.axes)  # the bands, and their widths below
+    2
     """
     require_methods("function_bands", bands)
     inputs, targets = vectors("function_bands", x=x, y=y)

@@ -22,10 +22,13 @@ class BoundPanel:
     Attributes:
         quantity: what is bounded, with its unit: "error rate".
         ranks: ascending.
-        values: of every bound, one number a rank.
-        observed: what they are held against, such as the error on test data; may be empty.
+        values: of every bound, one number per rank.
+        observed: what they are compared with, such as the error on test data; may be empty.
         vacuous: from here on a bound is vacuous; None where there is no such value.
         full_rank: values and observed ones of a full-rank network, by their names; may be empty.
+
+    >>> BoundPanel("error rate", [1, 2, 4], {"PAC-Bayes": [0.3, 0.4, 0.6]}, vacuous=1.0).ranks
+    [1, 2, 4]
     """
 
     quantity: str
@@ -48,7 +51,12 @@ def last_useful_rank(ranks: Sequence[int], values: Sequence[float], vacuous: flo
 
 @style.for_print
 def bounds_against_rank(panels: Sequence[BoundPanel]) -> Figure:
-    """Returns one panel per quantity: bounds at every rank, open marks for full rank, grey where they are vacuous."""
+    """Returns one panel per quantity: bounds at every rank, open marks for full rank, grey where they are vacuous.
+
+    >>> figure = bounds_against_rank([BoundPanel("error rate", [1, 2, 4], {"PAC-Bayes": [0.3, 0.4, 0.6]}, vacuous=1.0)])
+    >>> len(figure.axes)
+    1
+    """
     require_some("bounds_against_rank", panels, "panels")
     for panel in panels:
         _check(panel)
@@ -66,12 +74,12 @@ def panels_of(report: "BoundsReport") -> list[BoundPanel]:
 
     What they would be if every number cost the KL, and every factor had the norm, that it has at the model's own rank.
     Where the theorem behind Gaussian complexity does not cover the model, the panel has the published index.
+
+    docs/certify.md has an example.
     """
     curves = report.curves
     if curves is None or not (curves.pac_bayes or curves.complexity):
-        raise ValueError(
-            f"panels_of needs a model with weight matrices that a bound speaks about; got {report.model!r}."
-        )
+        raise ValueError(f"panels_of needs a model with weight matrices that a bound is about; got {report.model!r}.")
     at = "" if curves.own is None else f", from rank {curves.own}"
     panels = []
     if curves.pac_bayes:

@@ -20,6 +20,10 @@ def weight_correlations(matrices: Mapping[str, np.ndarray], rows: int, columns: 
     Args:
         matrices: of every method, (rows · columns, rows · columns), as `posteriors.entry_correlation` gives them.
         rows, columns: of the block.
+
+    >>> figure = weight_correlations({"low-rank": np.eye(6), "full-rank": np.eye(6)}, rows=2, columns=3)
+    >>> len(figure.axes)
+    3
     """
     require_methods("weight_correlations", matrices)
     for method, matrix in matrices.items():

@@ -22,6 +22,11 @@ def against_setting(curves: Mapping[Measure, Seeds], setting: str, *, marks: Seq
         curves: of every measure, the values of all seeds at every value of the setting, which is above 0.
         setting: what the axis is, with its unit.
         marks: values of the setting with a line through all panels, such as the paper's.
+
+    >>> from singularbayes.metrics import Measure
+    >>> figure = against_setting({Measure("nll", "lower"): {1: [0.5, 0.52], 8: [0.4, 0.41], 64: [0.45, 0.44]}}, "rank")
+    >>> len(figure.axes)
+    1
     """
     require_some("against_setting", list(curves), "measures")
     figure = Figure(figsize=(style.COLUMN, 0.5 + 1.15 * len(curves)))

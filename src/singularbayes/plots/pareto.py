@@ -25,6 +25,9 @@ class Point:
 
     Args:
         errors: the standard errors of the two numbers, drawn as bars where they are not 0.
+
+    >>> Point("rank 8", x=0.31, y=0.94, group="low-rank").label
+    'rank 8'
     """
 
     label: str
@@ -35,7 +38,15 @@ class Point:
 
 
 def points_of(comparison: "Comparison") -> list[Point]:
-    """Returns one point per method from a comparison of two measures: `pareto(points_of(table), *table.measures)`."""
+    """Returns one point per method from a comparison of two measures: `pareto(points_of(table), *table.measures)`.
+
+    >>> from singularbayes.evaluation import Evaluation, compare
+    >>> scores = {"a": {"rmse": 2.0, "mae": 1.0}, "b": {"rmse": 3.0, "mae": 1.0}}
+    >>> runs = [Evaluation(name, "regression", 0, found) for name, found in scores.items()]
+    >>> points = points_of(compare(runs, ["rmse", "mae"]))
+    >>> [(point.label, point.x, point.y) for point in points]
+    [('a', 2.0, 1.0), ('b', 3.0, 1.0)]
+    """
     if len(comparison.columns) != 2:
         names = [measure.name for measure in comparison.measures]
         raise ValueError(f"points_of needs a comparison of 2 measures; got {len(names)}: {names}.")
@@ -48,6 +59,12 @@ def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point |
 
     Groups, such as KL weights or methods, have their own marks. The line is a staircase: what lies on its worse side is
     beaten in both measures by a corner of it. A ring is around the point that is recommended, if one is.
+
+    >>> from singularbayes.metrics import Measure
+    >>> points = [Point("rank 4", 0.40, 0.90, "low-rank"), Point("rank 16", 0.33, 0.93, "low-rank")]
+    >>> figure = pareto(points, Measure("nll", "lower"), Measure("auroc_ood", "higher"))
+    >>> len(figure.axes)
+    1
     """
     require_some("pareto", points, "points")
     table = np.array([[point.x, point.y] for point in points], "float64")

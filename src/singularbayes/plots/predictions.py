@@ -22,6 +22,11 @@ def predicted_values(
     Args:
         mean, lower, upper, targets: one number per prediction.
         interval: what the intervals are called: their level, and the variance that they have.
+
+    >>> mean = np.arange(5.0)
+    >>> figure = predicted_values(mean, mean - 1, mean + 1, targets=mean + 0.5)
+    >>> len(figure.axes)
+    1
     """
     means, low, high = vectors("predicted_values", mean=mean, lower=lower, upper=upper)
     order = np.argsort(means, kind="stable")[:: -(-len(means) // _SHOWN)]
@@ -55,6 +60,11 @@ def predicted_classes(
         confidence: the probability of the predicted class, one number per prediction.
         quantity: what the uncertainty is with its unit, "mutual information (nats)".
         right: whether each prediction is right, where that is known.
+
+    >>> confidence, uncertainty = np.array([0.9, 0.6, 0.8]), np.array([0.1, 0.5, 0.2])
+    >>> figure = predicted_classes(confidence, uncertainty, "entropy (nats)", right=np.array([True, False, True]))
+    >>> figure.axes[0].get_ylabel()
+    'entropy (nats)'
     """
     p, u = vectors("predicted_classes", confidence=confidence, uncertainty=uncertainty)
     step = -(-len(p) // _SHOWN)

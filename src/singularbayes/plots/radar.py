@@ -72,6 +72,12 @@ def radar(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) ->
         values: of every method, one number per measure in their order; for several seeds their means. A comparison has
             both: `radar(table.values(), table.measures)`.
         measures: at least three; the two numbers at an axis are the values at its centre and on its rim.
+
+    >>> from singularbayes.metrics import Measure
+    >>> measures = [Measure("accuracy", "higher"), Measure("nll", "lower"), Measure("ece", "lower")]
+    >>> figure = radar({"low-rank": [0.92, 0.31, 0.02], "ensemble": [0.93, 0.29, 0.03]}, measures)
+    >>> len(figure.axes)
+    1
     """
     labels = {method: method for method in values}
     return _draw(radar_scores(values, measures), scale_ends(values, measures), measures, labels, _NOTE)
@@ -90,6 +96,13 @@ def efficiency_radar(
 
     Args:
         counted: what the numbers count, for the legend.
+
+    >>> from singularbayes.metrics import Measure
+    >>> measures = [Measure("accuracy", "higher"), Measure("nll", "lower"), Measure("ece", "lower")]
+    >>> scores = {"low-rank": [0.92, 0.31, 0.02], "ensemble": [0.93, 0.29, 0.03]}
+    >>> figure = efficiency_radar(scores, measures, {"low-rank": 16_000, "ensemble": 128_000})
+    >>> len(figure.axes)
+    1
     """
     scores = adjusted_scores(values, measures, parameters)
     labels = {method: f"{method} (× {factor:.2f})" for method, factor in efficiency_factors(parameters).items()}

@@ -22,6 +22,11 @@ def spectra(spectrum: "Spectrum", explained: float = 0.9) -> Figure:
     """Returns three panels: log decay, share of ‖W‖² by rank, and for each matrix the chosen rank of its full rank.
 
     The rows of the last panel are the legend of the others.
+
+    >>> import keras, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(6), keras.layers.Dense(2)])
+    >>> len(spectra(sb.spectrum(model)).axes)
+    3
     """
     rows, lines = spectrum.rows, _lines(spectrum.rows)
     height = 0.75 + 0.24 * len(rows)

@@ -150,7 +150,13 @@ def percent() -> FuncFormatter:
 
 
 def write(figure: Figure, path: Path, dpi: int = 300) -> Path:
-    """Writes a figure into a file whose suffix is the format (.png, .svg, .pdf), and returns its path."""
+    """Writes a figure into a file whose suffix is the format (.png, .svg, .pdf), and returns its path.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "radar.svg"
+    >>> write(Figure(), path).name
+    'radar.svg'
+    """
     with matplotlib.rc_context(PRINT):
         figure.savefig(path, dpi=dpi)
     return path

@@ -21,6 +21,8 @@ def trade_offs(sweep: "Sweep") -> dict[str, Figure]:
     Labels are ranks, marks are values of β or whatever else was varied. A ring is around the recommended trial; bars
     are standard errors over seeds. A sweep without OOD examples has one figure, of its size against its first
     objective.
+
+    docs/ranks.md has an example.
     """
     detections = [name for name in _names(sweep) if name.rpartition("/")[2] == _DETECTION[sweep.task]]
     pairs = [(x, y) for y in detections for x in _AGAINST[sweep.task]]
@@ -58,7 +60,7 @@ def _ranks(trial: "Trial") -> str:
 
 
 def _rest(trial: "Trial", varied: set[str]) -> str:
-    """Returns the settings that are no ranks: numbers that were sampled are rounded, so that groups are few."""
+    """Returns the settings other than ranks: sampled values are rounded, so that there are few groups."""
     rest = {name: value for name, value in trial.settings.items() if "rank" not in name and name in varied}
     shown = (f"{name} {value:.1g}" if isinstance(value, float) else f"{name} {value}" for name, value in rest.items())
     return ", ".join(shown) or "trials"

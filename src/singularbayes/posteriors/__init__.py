@@ -21,7 +21,7 @@ from singularbayes.posteriors.prior_memory import Origin
 from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Prior, ScaleMixture, ScalePrior
 from singularbayes.posteriors.random_posterior import KLGuard, RandomPosterior, SharedState
 from singularbayes.posteriors.rank_one import RankOne
-from singularbayes.posteriors.registry import DEFAULT_RANK, get, recipe
+from singularbayes.posteriors.registry import DEFAULT_RANK, get_posterior, recipe
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
@@ -75,7 +75,7 @@ __all__ = [
     "find_random_posteriors",
     "find_sources",
     "flat_layers",
-    "get",
+    "get_posterior",
     "in_blocks",
     "initializers",
     "inverse_softplus",

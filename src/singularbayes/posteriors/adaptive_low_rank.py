@@ -6,6 +6,7 @@ from keras import ops
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import linear_sum_assignment
 
+from singularbayes.checks import require_below_one
 from singularbayes.posteriors.moments import Moments
 from singularbayes.posteriors.product import Product, checked_rank
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
@@ -34,8 +35,7 @@ class AdaptiveLowRank(Product):
     def __init__(self, max_rank=64, tolerance=0.01, prior=_PRIOR, **kwargs):
         super().__init__(prior=prior, **kwargs)
         self.max_rank = checked_rank("AdaptiveLowRank", max_rank, "max_rank")
-        if isinstance(tolerance, bool) or not 0 <= tolerance < 1:
-            raise ValueError(f"AdaptiveLowRank needs 0 <= tolerance < 1; got tolerance={tolerance!r}.")
+        require_below_one("AdaptiveLowRank", tolerance=tolerance)
         self.tolerance = float(tolerance)
         if not isinstance(self.prior, ColumnShrinkage):
             raise ValueError(
@@ -61,7 +61,7 @@ class AdaptiveLowRank(Product):
         )
 
     def why_no_norms(self):
-        return "has a rank that training chose, so that it was not fixed before the data; train anew at that rank"
+        return "has a rank that training chose, so that it was not fixed before the data; train again with that rank"
 
     def prune_columns(self):
         self._balance()
@@ -70,7 +70,7 @@ class AdaptiveLowRank(Product):
     def _balance(self) -> None:
         """Moves the columns in use to the gauge in which they are uncorrelated, see `balanced`."""
         used = ops.convert_to_numpy(self.ab.live) > 0
-        loc, scale, _ = self.ab.numbers()
+        loc, scale, _ = self.ab.float64_values()
         if not (np.isfinite(loc).all() and np.isfinite(scale).all()):
             return  # training has diverged, and reports that itself
         assert isinstance(self.prior, ColumnShrinkage)
@@ -107,8 +107,8 @@ def balanced(a: Moments, b: Moments, shape: float = 0.0) -> tuple[Moments, Momen
     E A E Bᵀ stays what it is, gathered in fewer columns. Among all T this one has the least
     Π_k E‖a_k‖² E‖b_k‖²: a product of diagonal entries is at least the determinant (Hadamard), and det E[AᵀA] E[BᵀB] is
     the same for all T. Noise is moved by its variances; the correlations that T makes between the entries of a row are
-    dropped, which only raises the entropy. So the KL to `ColumnShrinkage` does not rise (but for its `rate`, which is
-    felt by columns that are next to nothing).
+    dropped, which only raises the entropy. So the KL to `ColumnShrinkage` does not rise (except for its `rate`, which
+    columns that are next to nothing feel).
 
     Columns keep their places and signs as far as they can: an optimizer's memory of them stays of use.
 
@@ -127,8 +127,8 @@ def _second(moments: Moments) -> np.ndarray:
 
 def _balancing(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns T and T⁻ᵀ with Tᵀ G T and T⁻¹ H T⁻ᵀ diagonal and equal, as in balanced truncation (Moore 1981)."""
-    # G = L Lᵀ and Lᵀ H L = U Λ² Uᵀ give T = L⁻ᵀ U √Λ. Columns that are 0 but for rounding get a size to divide by: with
-    # any L and Λ, T and T⁻ᵀ belong together.
+    # G = L Lᵀ and Lᵀ H L = U Λ² Uᵀ give T = L⁻ᵀ U √Λ. Columns that are 0 except for rounding get a size to divide by:
+    # with any L and Λ, T and T⁻ᵀ belong together.
     lower = cholesky(first + _TINY * np.trace(first) * np.eye(len(first)), lower=True)
     squares, u = np.linalg.eigh(lower.T @ second @ lower)
     root = np.maximum(squares, _TINY * squares.max()) ** 0.25

@@ -20,12 +20,12 @@ _NUMBER_OF_PASS = object()  # owns that number
 
 def assignment_of_pass(make_key) -> "Assignment":
     """Returns the assignment of the current forward pass, made with the key of whoever needs it first."""
-    return scope.once(Assignment, lambda: Assignment(make_key()))
+    return scope.once_per_pass(Assignment, lambda: Assignment(make_key()))
 
 
 def number_of_pass(make_key) -> Any:
     """Returns the random number from which all take their component, in a pass outside training that draws."""
-    return scope.once(_NUMBER_OF_PASS, lambda: ops.cast(noise.integers((), 2**30, make_key()), "int32"))
+    return scope.once_per_pass(_NUMBER_OF_PASS, lambda: ops.cast(noise.integers((), 2**30, make_key()), "int32"))
 
 
 @contextmanager

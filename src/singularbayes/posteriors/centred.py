@@ -23,11 +23,15 @@ class Centred(priors.Prior):
     has_centres = True
 
     def __init__(self, prior="normal"):
-        self.prior = priors.get(prior)
+        self.prior = priors.get_prior(prior)
         if self.prior.has_centres:
             raise ValueError(f"Centred needs a prior without centres of its own; got prior={self.prior!r}.")
         if self.prior.by_column:
             raise ValueError(f"Centred needs a prior of single weights; got prior={self.prior!r}, of whole columns.")
+
+    @property
+    def unit_scale_prior(self) -> priors.ScalePrior | None:  # type: ignore[override]
+        return self.prior if isinstance(self.prior, priors.ScalePrior) else None
 
     def log_density(self, w, xp=keras.ops):
         return self.prior.log_density(w, xp)

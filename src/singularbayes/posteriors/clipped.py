@@ -8,7 +8,7 @@ from keras import ops
 
 from singularbayes.bounds import Refused, norm_probability, truncated_kl
 from singularbayes.checks import require_integer, require_positive
-from singularbayes.posteriors import noise, registry
+from singularbayes.posteriors import noise, registry, scope
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.matrices import DenseMatrix
@@ -17,13 +17,12 @@ from singularbayes.posteriors.serialization import serialize
 _MARGIN = 1e-6  # so that rounding in single precision does not exceed the limit
 _ROUNDING = 1e-5  # a draw is made again a little below the limit, in single precision
 # What the posterior inside has, and every posterior with random weights has.
-_OF_THE_OTHER = {
+_DELEGATED = {
     *("prior", "family", "matrices", "seed_generator", "state", "join", "ab", "tolerance", "live_columns"),
     *("kl", "kl_bound", "kl_exact", "kl_scale", "kl_weight", "kl_weight_is_set", "kl_weight_from_file"),
     *("set_kl_weight", "training_weights", "num_switched_off", "prune_columns", "take_columns"),
     *("switch_noise", "restarted_velocities", "set_penalty"),
 }
-_find = getattr(keras.layers.Layer, "__getattr__", None)  # torch keeps parts of a layer behind it
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -37,9 +36,9 @@ class Clipped(Posterior):
         posterior: any with random weights, for example `LowRank(16)`, a rank or a name. Draws row by row
             (`layers.Embedding`) and `estimator="local"` are refused.
         limit: the largest norm.
-        redraws: a draw that exceeds the limit is made again up to so often before it is scaled down: truncation by
-            rejection. It leaves the shape of the posterior within the limit as it is, and its KL is larger than the one
-            that is trained; `certify` takes (KL + h(Z))/Z, Z the probability of a draw within.
+        redraws: a draw that exceeds the limit is made again up to this many times before it is scaled down: truncation
+            by rejection. It leaves the shape of the posterior within the limit as it is, and its KL is larger than the
+            one that is trained; `certify` takes (KL + h(Z))/Z, Z the probability of a draw within.
 
     >>> from singularbayes import LowRank, layers
     >>> layers.Dense(8, posterior=Clipped(LowRank(2), limit=1.0)).posterior
@@ -50,7 +49,7 @@ class Clipped(Posterior):
         super().__init__(**kwargs)
         require_positive("Clipped", limit=limit)
         require_integer("Clipped", 0, redraws=redraws)
-        self.posterior: Any = registry.get(posterior, "clipped", "Clipped")
+        self.posterior: Any = registry.get_posterior(posterior, "clipped", "Clipped")
         if not self.posterior.random or isinstance(self.posterior, Clipped):
             raise ValueError(f"Clipped needs a posterior with draws that are not clipped yet; got {self.posterior!r}.")
         if self.posterior.components > 1:
@@ -61,11 +60,9 @@ class Clipped(Posterior):
         self.limit, self.redraws, self.adapts = float(limit), int(redraws), self.posterior.adapts
 
     def __getattr__(self, name):
-        if name in _OF_THE_OTHER:
+        if name in _DELEGATED:
             return getattr(self.posterior, name)
-        if _find is not None:
-            return _find(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return scope.keras_getattr(self, name)
 
     @property
     def frozen_weights(self):
@@ -183,7 +180,7 @@ class Clipped(Posterior):
                 "certify needs factors that are matrices where draws are made again; "
                 f"{self.path} has a {type(self.posterior).__name__}. Use redraws=0."
             )
-        loc, scale, _ = factor.numbers()
+        loc, scale, _ = factor.float64_values()
         total = 0.0
         parts = [self.posterior.matrices(values) for values in (loc, scale, factor.kl_upper())]
         for m, s, kl in zip(*parts, strict=True):

@@ -56,7 +56,7 @@ class Scalars(ABC):
 
     def __init__(self, layer, name, shape, *, stored, initializer, family, prior, rho_lr, weigh, kl_rows=None):
         self.shape, self.rho_lr, self.kl_rows = tuple(shape), rho_lr, kl_rows
-        self.family, self.prior = families.get(family), priors.get(prior)
+        self.family, self.prior = families.get_family(family), priors.get_prior(prior)
         self.size = math.prod(self.shape)
         self.penalty: Any = None  # of the means, added to the loss beside the KL
         self.kl_of_draw: Any = None  # the KLs of a joint draw and the number of this one, until the loss has it
@@ -228,13 +228,13 @@ class Scalars(ABC):
 
     def kl_exact(self) -> float:
         """Returns the KL in float64 without random numbers: closed form or quadrature."""
-        loc, scale, reference = self.numbers()
+        loc, scale, reference = self.float64_values()
         each = self.prior.kl_exact(self.family, *standardised(loc, scale, reference))
         return float((each if self.live is None else each * ops.convert_to_numpy(self.live)).sum())
 
     def kl_upper(self) -> np.ndarray:
         """Returns an upper bound of the KL of every scalar, or column, in float64, by formula."""
-        return self.prior.kl_upper(self.family, *standardised(*self.numbers()))
+        return self.prior.kl_upper(self.family, *standardised(*self.float64_values()))
 
     def _used(self, columns):
         """Returns values of the columns, 0 for those that are not used."""
@@ -247,7 +247,7 @@ class Scalars(ABC):
         columns = self.live.shape[0] - int(ops.convert_to_numpy(self.live).sum())
         return columns * math.prod(self.values.shape) // self.live.shape[0]
 
-    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def float64_values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Returns means, scales and, for a prior with centres, its centres and widths stacked; in float64."""
         loc, scale = (ops.convert_to_numpy(v).astype("float64") for v in (self.loc, self.scale))
         return loc, scale, None if self.reference is None else ops.convert_to_numpy(self.reference).astype("float64")

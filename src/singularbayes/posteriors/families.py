@@ -88,7 +88,7 @@ class Laplace:
 FAMILIES = {family.name: family for family in (Gaussian(), Laplace())}
 
 
-def get(name: str):
+def get_family(name: str):
     """Returns the family of that name."""
     if name not in FAMILIES:
         raise ValueError(f"family needs to be one of {sorted(FAMILIES)}; got family={name!r}.")

@@ -78,4 +78,4 @@ class FullRank(Entrywise):
         std = (start or initializers.glorot(tuple(input_shape))).std
         loc = start.initializer(self.damping * std) if start else self._initializer
         self._build_kl_scale()
-        self.w = self._factor("w", input_shape, initializers.means(loc, self.prior), self.eta * std)
+        self.w = self._factor("w", input_shape, initializers.mean_initializer(loc, self.prior), self.eta * std)

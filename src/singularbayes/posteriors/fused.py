@@ -176,7 +176,7 @@ def _torch_arrays() -> Any:
 
 
 class _TensorFlowArrays(GaussianArrays):
-    """As on torch, with TensorFlow's own gradients but for the mixture's KL, where they are longer."""
+    """As on torch, with TensorFlow's own gradients except for the mixture's KL, where they are longer."""
 
     def samples(self):
         import tensorflow as tf
@@ -189,7 +189,7 @@ class _TensorFlowArrays(GaussianArrays):
 
         values = tf.concat(self.values, 1)
         if prior.mixture_constants is None:
-            each = prior.each_kl(families.get("gaussian"), *loc_and_scale(values, self.rho_lr), ops)
+            each = prior.each_kl(families.get_family("gaussian"), *loc_and_scale(values, self.rho_lr), ops)
         else:
             each = self._mixture_kl(values, *prior.mixture_constants)
         return [tf.reduce_sum(part) for part in tf.split(each, self.sizes)]

@@ -26,7 +26,8 @@ _SMALL_MATRIX, _SMALL_RANK = 128, 8
 _OVERSAMPLES, _ITERATIONS, _CONVERGED, _HOPELESS = 24, (8, 40), 1e-6, 0.03
 _KEPT: OrderedDict[tuple, Factors] = OrderedDict()
 _KEPT_BYTES = 1 << 28
-# What is not made anew, because JAX compiles it for every shape: "values" for a count, "means" that are given later.
+# What is not computed, because JAX would compile it for every shape: "values" where parameters are only counted,
+# "means" where they are given later.
 _LEFT_OUT: ContextVar[str] = ContextVar("singularbayes_left_out", default="")
 
 
@@ -63,11 +64,11 @@ class Given(keras.initializers.Initializer):
         return np.zeros(shape, dtype) if _LEFT_OUT.get() == "values" else self.function(shape, dtype)
 
     def clone(self):
-        return self  # the function has to make its random numbers anew
+        return self  # the function has to make new random numbers
 
 
 @contextmanager
-def without(what: str) -> Iterator[None]:
+def leaving_out(what: str) -> Iterator[None]:
     """Inside a `with` block posteriors are built with zeros for "values", all of them, or for "means".
 
     Means are for `center` to set; a prior with centres, which are the initial means, has them all the same.
@@ -79,32 +80,32 @@ def without(what: str) -> Iterator[None]:
         _LEFT_OUT.reset(token)
 
 
-def means(initializer, prior):
-    """Returns the initializer of means, or zeros where `without("means")` leaves them out."""
+def mean_initializer(initializer, prior):
+    """Returns the initializer of means, or zeros where `leaving_out("means")` leaves them out."""
     if _LEFT_OUT.get() == "means" and not prior.has_centres:
         return lambda shape, dtype=None: np.zeros(shape, dtype)
     return initializer
 
 
-def default(activation) -> keras.initializers.Initializer:
+def default_kernel_initializer(activation) -> keras.initializers.Initializer:
     """Returns He for rectified activations, else Glorot; both normal."""
     if getattr(activation, "__name__", "") in _RECTIFIED:
         return keras.initializers.HeNormal()
     return keras.initializers.GlorotNormal()
 
 
-def fresh(initializer):
+def fresh_copy(initializer):
     """Returns a copy of an initializer, because a reused one repeats itself; None and plain functions stay."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 def stacked(initializer, shape: tuple[int, ...]):
-    """Returns an initializer of arrays of that shape, or of several on a first axis, each made anew."""
+    """Returns an initializer of arrays of that shape, or of several on a first axis, each with its own noise."""
 
     def start(whole, dtype=None):
         if tuple(whole) == tuple(shape):
             return initializer(shape, dtype)
-        return keras.ops.stack([fresh(initializer)(shape, dtype) for _ in range(whole[0])])
+        return keras.ops.stack([fresh_copy(initializer)(shape, dtype) for _ in range(whole[0])])
 
     return Given(start)
 
@@ -143,7 +144,7 @@ def reshaped(initializer, shape: tuple[int, int], kernel_shape: tuple[int, ...] 
         return initializer
 
     def matrix(_, dtype=None):
-        kernel = fresh(initializer)(kernel_shape, dtype)
+        kernel = fresh_copy(initializer)(kernel_shape, dtype)
         return keras.ops.reshape(keras.ops.swapaxes(kernel, -2, -1) if transposed else kernel, shape)
 
     return Given(matrix)

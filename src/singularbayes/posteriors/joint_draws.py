@@ -53,7 +53,7 @@ class JointDraws:
             return None
         if get_global_attribute("symbolic_scope") is not None:  # where shapes are sought
             return None
-        graph, samples = scope.once(self, lambda: (_graph(), self._samples()))
+        graph, samples = scope.once_per_pass(self, lambda: (_graph(), self._samples()))
         # A graph inside a graph, such as a loop, must not use what another graph has made.
         return samples.get(id(posterior)) if graph is _graph() else None
 

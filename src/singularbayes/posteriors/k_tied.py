@@ -111,7 +111,7 @@ class KTied(Entrywise):
             (rows, columns),
             self.k,
             loc=start.initializer(self.damping * std) if start else self._initializer,
-            rho=initializers.fresh(self.rho_initializer) or self._tied_start(rows, columns, self.eta * std),
+            rho=initializers.fresh_copy(self.rho_initializer) or self._tied_start(rows, columns, self.eta * std),
             family=self.family,
             prior=self.prior,
             rho_lr=self.rho_lr,

@@ -61,7 +61,7 @@ class LowRank(Product):
     def center(self, matrix):
         super().center(matrix)
         if self.eta is None and self.rho_initializer is None and not self.prior.relative:
-            loc, scale, _ = self.ab.numbers()
+            loc, scale, _ = self.ab.float64_values()
             self.ab.set(loc, np.full_like(scale, _ETA_AT_WEIGHTS * self.factor_std))
 
     def default_kernel_initializer(self, activation):

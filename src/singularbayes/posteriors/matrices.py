@@ -89,7 +89,13 @@ class QuantizedMatrix:
 
 @dataclass(frozen=True)
 class LowRankMatrix:
-    """W = A Bᵀ, applied as (x A) Bᵀ."""
+    """W = A Bᵀ, applied as (x A) Bᵀ.
+
+    >>> from keras import ops
+    >>> w = LowRankMatrix(ops.ones((4, 2)), ops.ones((3, 2)))
+    >>> w.apply(ops.ones((5, 4))).shape == (5, 3)
+    True
+    """
 
     a: Any  # (rows, rank)
     b: Any  # (columns, rank)

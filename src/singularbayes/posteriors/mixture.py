@@ -28,7 +28,7 @@ class Mixture(RandomPosterior):
     as its bias, exists once per component: K networks in one model. The KL is the mean of the components' KLs, an upper
     bound of the KL of the mixture (it is convex). Draw s of `predict` is of component s mod K in every layer, and the
     number of draws is rounded up to a multiple of K, so that components count the same. Outside training a forward pass
-    uses the mean of the first component: an average over modes would be no network.
+    uses the mean of the first component: an average over modes would not be a network.
 
     Args:
         posterior: any with random weights, for example `LowRank(16)`, a rank for `LowRank`, or a name: "low_rank".
@@ -44,9 +44,9 @@ class Mixture(RandomPosterior):
     """
 
     def __init__(self, posterior, components=None, examples="split", *, name=None, trainable=True, dtype=None):
-        inside: Any = registry.get(posterior, "component", "Mixture")
+        inside: Any = registry.get_posterior(posterior, "component", "Mixture")
         if not inside.random or isinstance(inside, Mixture):
-            raise ValueError(f"Mixture needs a posterior with random weights that is no mixture; got {inside!r}.")
+            raise ValueError(f"Mixture needs a posterior with random weights that is not a mixture; got {inside!r}.")
         require_integer("Mixture", components=_COMPONENTS if components is None else components)
         require_choice("Mixture", EXAMPLES, examples=examples)
         super().__init__(None, inside.kl_weight, name=name, trainable=trainable, dtype=dtype)
@@ -89,10 +89,10 @@ class Mixture(RandomPosterior):
     # -- draws ---------------------------------------------------------------------------------------------------------
 
     def sample(self, training=False, estimator="shared"):
-        if scope.fixed(self) is None and not training and scope.draws_now(self):
+        if scope.fixed_draw(self) is None and not training and scope.draws_now(self):
             number = self._number_of_pass()
             return self.weight(self.draw_number(self.next_key(training), number))
-        if scope.fixed(self) is not None or not training:
+        if scope.fixed_draw(self) is not None or not training:
             return super().sample(training, estimator)
         values, (keys, more) = self.parts.read(), self.parts.keys(self.next_key(training))
         local = estimator == "local"
@@ -149,7 +149,7 @@ class Mixture(RandomPosterior):
                 f"{self!r} needs examples in blocks, one for each component, in training (posterior {self.path!r}). "
                 "`fit` with callbacks=[singularbayes.KLSchedule()] makes them, and so does a training "
                 "pass of a model after singularbayes.set_kl(model, num_data=len(x)), whose targets a loop of your own "
-                'has to tile as often. Or use examples="split".'
+                'has to tile as many times. Or use examples="split".'
             )
         if not isinstance(size, int):
             return
@@ -165,7 +165,7 @@ class Mixture(RandomPosterior):
         return self.components, *shape
 
     def blocks(self, training, size):
-        if self.components == 1 or not training or are_blocks() or scope.fixed(self) is not None:
+        if self.components == 1 or not training or are_blocks() or scope.fixed_draw(self) is not None:
             return super().blocks(training, size)
         self.notice_batch(size)
         return Blocks(self._assignment(), self.components, size)
@@ -175,7 +175,7 @@ class Mixture(RandomPosterior):
         return assignment_of_pass(lambda: self.parts.keys(self.seed_generator.state.value)[1])
 
     def pick(self, values, training, examples):
-        choice = scope.fixed(self)
+        choice = scope.fixed_draw(self)
         if training and choice is None:
             return self._assignment().pick(values, examples, self.components)
         if choice is not None:
@@ -185,7 +185,7 @@ class Mixture(RandomPosterior):
         return ops.expand_dims(ops.take(values, component, axis=0), 0)
 
     def per_component(self, function, x, values, training):
-        choice = scope.fixed(self)
+        choice = scope.fixed_draw(self)
         if not training or choice is not None:
             return super().per_component(function, x, self.pick(values, training, 1)[0], training)
         size = ops.shape(x)[0]
@@ -218,7 +218,7 @@ class Mixture(RandomPosterior):
     def center(self, matrix):
         """Moves the mean of the first component to `matrix`, and those of the others to draws around it.
 
-        Components that start equal would stay equal but for noise. The draws have the scales of the component.
+        Components that start equal would stay equal except for noise. The draws have the scales of the component.
         """
         first = True
 
@@ -285,7 +285,7 @@ class Mixture(RandomPosterior):
         return self.parts.factors() if self.built else []
 
     @property
-    def prior(self):
+    def prior(self):  # type: ignore[override]
         """The prior of every component."""
         return self.parts.one.prior
 

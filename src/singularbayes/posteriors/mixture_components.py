@@ -34,7 +34,7 @@ class StackedVariable:
 class Components:
     """The posterior of one component, and the variables of the mixture that have the values of all.
 
-    It is no layer, so that Keras neither finds nor saves the posterior, whose variables have values only inside
+    It is not a layer, so that Keras neither finds nor saves the posterior, whose variables have values only inside
     `with_values`.
     """
 
@@ -54,7 +54,7 @@ class Components:
     def fresh(self, shape):
         """Returns one more posterior of a component, built for a weight of that shape."""
         posterior = copy_posterior(self.one, "component")
-        posterior.default_initializer = initializers.fresh(self.mixture.default_initializer)
+        posterior.default_initializer = initializers.fresh_copy(self.mixture.default_initializer)
         posterior.by_rows = self.mixture.by_rows
         posterior.build(shape)
         return posterior

@@ -14,7 +14,7 @@ Moments = tuple[np.ndarray, np.ndarray]  # means and variances
 
 def moments(factor) -> Moments:
     """Returns the means and variances of a factor's scalars."""
-    mean, scale, _ = factor.numbers()
+    mean, scale, _ = factor.float64_values()
     return mean, factor.family.variance(scale)
 
 

@@ -52,7 +52,7 @@ def one_program(*static: int):
     Inside a function that is compiled anyway nothing changes: the operations are put there one by one.
 
     Args:
-        static: the positions of the arguments that are no arrays.
+        static: the positions of the arguments that are not arrays.
     """
     if keras.backend.backend() != "jax":
         return lambda function: function
@@ -125,7 +125,7 @@ def _polynomial(coefficients, x):
 
 
 def _torch_generator(key):
-    """Returns torch's generator at the numbers that Keras would give for a key; None where there are no numbers.
+    """Returns torch's generator with the seed that Keras would take from a key; None where the key has no values.
 
     One object for each thread: making a generator, and the operations by which Keras reads a key, cost more than small
     draws.

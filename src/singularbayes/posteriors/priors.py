@@ -18,7 +18,12 @@ _register = keras.saving.register_keras_serializable(package="singularbayes")
 
 
 class Prior(ABC):
-    """What a weight is believed to be before the data. A prior is a value: equal arguments, equal priors."""
+    """What a weight is believed to be before the data. A prior is a value: equal arguments, equal priors.
+
+    >>> from singularbayes import Normal
+    >>> isinstance(Normal(0.3), Prior), Normal(0.3) == Normal(0.3)
+    (True, True)
+    """
 
     by_column = False  # whether it is about whole columns: then arrays are (entries, columns), and a KL is a column's
     has_centres = False  # whether every weight has a centre and a width, which are kept beside it
@@ -26,6 +31,7 @@ class Prior(ABC):
     anchor: str | None = "random"  # where such centres are when means start at given weights: see `Anchored`
     mixture_constants: tuple[float, float, float, float] | None = None  # of a sampled mixture: see `fused`
     normal_scale: float | None = None  # of N(0, scale²): see `fused`
+    unit_scale_prior: "ScalePrior | None" = None  # that of u in w = centre + width · u, where it is one of one scale
     spread: float | None = None  # standard deviation of the initial means of W; None is that of the initializer
 
     @property
@@ -139,7 +145,7 @@ class Normal(ScalePrior):
 class Anchored(ScalePrior):
     """w ~ N(anchor, scale²), the anchor of each weight being its own random initial value.
 
-    Anchored ensembling (Pearce et al. 2020) with variational members: where the data say nothing, the prior pulls each
+    Anchored ensembling (Pearce et al. 2020) with variational members: away from the data, the prior pulls each
     network to its own random function, and several networks disagree there. A prior centred at zero pulls all of them
     to the same flat one. So the spread of the anchors is the prior over functions. It has seen no data, and its KL has
     a closed form.
@@ -175,6 +181,10 @@ class Anchored(ScalePrior):
         self.spread, self.anchor = None if spread is None else float(spread), anchor
         self.relative = bool(relative)
         self._around = Normal(scale)
+
+    @property
+    def unit_scale_prior(self) -> ScalePrior:  # type: ignore[override]
+        return self
 
     def log_density(self, w, xp=ops):
         return self._around.log_density(w, xp)
@@ -304,7 +314,7 @@ class ScaleMixture(Prior):
 PRIORS = {"normal": Normal, "laplace": Laplace, "scale_mixture": ScaleMixture, "anchored": Anchored}
 
 
-def get(identifier) -> Prior:
+def get_prior(identifier) -> Prior:
     """Returns a prior from a prior, its name, or its serialised form."""
     if isinstance(identifier, Prior):
         return identifier

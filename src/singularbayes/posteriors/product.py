@@ -52,7 +52,7 @@ class Product(Variational):
             loc = start.initializer(self.damping * s)
         else:
             loc = initializers.split_initializer(self._initializer, shape, rank)
-        self._build_ab(shape, rank, initializers.means(loc, self.prior), self.initial_eta * s)
+        self._build_ab(shape, rank, initializers.mean_initializer(loc, self.prior), self.initial_eta * s)
 
     def _build_ab(self, shape, rank: int, loc, scale) -> None:
         self._build_kl_scale()
@@ -139,7 +139,7 @@ class Product(Variational):
         self._start_at(np.concatenate(initializers.svd_split(matrix, self.ab.shape[1])))
 
     def _balance_means(self):
-        loc = self.ab.numbers()[0]
+        loc = self.ab.float64_values()[0]
         a, b = loc[: self.rows], loc[self.rows :]
         (q_a, r_a), (q_b, r_b) = np.linalg.qr(a), np.linalg.qr(b)
         u, s, vt = np.linalg.svd(r_a @ r_b.T, full_matrices=False)  # A Bᵀ = Q_A (U S Vᵀ) Q_Bᵀ, without forming it
@@ -171,7 +171,7 @@ class Product(Variational):
 
     def _kl_in_best_gauge(self) -> float:
         """Returns an upper bound of the KL after the search for D, which uses a quicker bound where there is one."""
-        loc, scale, reference = self.ab.numbers()
+        loc, scale, reference = self.ab.float64_values()
         parts = [slice(self.rows), slice(self.rows, None)]
         a, b = ((loc[part], scale[part]) for part in parts)
 

@@ -8,8 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.checks import require_not_negative
 from singularbayes.posteriors import noise, scope
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.priors import Prior
 from singularbayes.posteriors.step_watch import note_draw, watched_kl
 
 _UNSET = -1.0  # the KL weight in the variable, where it is not set
@@ -55,12 +57,13 @@ class RandomPosterior(Posterior):
         kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it.
     """
 
+    prior: Prior
     kl_scale: Any  # the KL weight as the loss reads it, once built
 
     def __init__(self, initializer=None, kl_weight=None, **kwargs):
         super().__init__(initializer, **kwargs)
-        if kl_weight is not None and not 0 <= kl_weight < float("inf"):
-            raise ValueError(f"{type(self).__name__} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
+        if kl_weight is not None:
+            require_not_negative(type(self).__name__, kl_weight=kl_weight)
         self.kl_weight = None if kl_weight is None else float(kl_weight)
         self.seed_generator = keras.random.SeedGenerator()
         self.state: SharedState | None = None  # what it shares with others, if it does
@@ -70,6 +73,15 @@ class RandomPosterior(Posterior):
         self._guard = KLGuard(self._require_kl_weight)
 
     # -- the KL --------------------------------------------------------------------------------------------------------
+
+    def matrices(self, scalars) -> list:
+        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
+        return []
+
+    def set_penalty(self, penalty: Callable | None) -> None:
+        """Adds penalty(means) of every factor to the loss beside the KL; None adds nothing."""
+        for factor in self.factors:
+            factor.penalty = penalty
 
     @abstractmethod
     def kl(self):
@@ -127,8 +139,7 @@ class RandomPosterior(Posterior):
 
     def set_kl_weight(self, value: float) -> None:
         """Sets the weight of this posterior's KL in the loss."""
-        if not 0 <= value < float("inf"):
-            raise ValueError(f"The KL weight needs to be >= 0 and finite; got {value!r} for {self.path or self.name}.")
+        require_not_negative(f"Posterior {self.path or self.name!r}", kl_weight=value)
         self._kl_weight_now, self.kl_weight_from_file = float(value), False
         if self.built:
             self.kl_scale.assign(value)

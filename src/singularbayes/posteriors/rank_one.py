@@ -15,7 +15,7 @@ _FORMS = {"product": (False, 1.0), "outer": (True, 0.0), "scale": (False, 0.0)}
 
 
 class _Local:
-    """Draws s and r anew for every example, which is exact: an example uses them once."""
+    """Draws s and r for every example, which is exact: an example uses them once."""
 
     def __init__(self, posterior, key):
         self.posterior, self.key = posterior, key

@@ -37,7 +37,7 @@ POSTERIORS: dict[str, Callable[..., Posterior]] = {
 }
 
 
-def get(identifier, name: str = "posterior", needed_by: str = "posterior") -> Posterior:
+def get_posterior(identifier, name: str = "posterior", needed_by: str = "posterior") -> Posterior:
     """Returns a fresh posterior, called `name`, from a posterior, a rank for `LowRank`, a name or a serialised form.
 
     It is always a copy, so one object given to two layers makes two independent posteriors.
@@ -45,7 +45,7 @@ def get(identifier, name: str = "posterior", needed_by: str = "posterior") -> Po
     Args:
         needed_by: the argument or class that an error names.
 
-    >>> get(8), get("low_rank"), get("mixture")
+    >>> get_posterior(8), get_posterior("low_rank"), get_posterior("mixture")
     (LowRank(8), LowRank(32), Mixture(LowRank(32), components=4, examples='repeat'))
     """
     if isinstance(identifier, (Posterior, dict)):
@@ -75,6 +75,6 @@ def _example(cls: type[Posterior]) -> str:
 def recipe(posterior, bias_posterior=None) -> dict:
     """Returns the arguments `posterior` and `bias_posterior` serialised; layers make their copies from it."""
     return {
-        "posterior": serialize(get(posterior)),
-        "bias_posterior": None if bias_posterior is None else serialize(get(bias_posterior)),
+        "posterior": serialize(get_posterior(posterior)),
+        "bias_posterior": None if bias_posterior is None else serialize(get_posterior(bias_posterior)),
     }

@@ -2,7 +2,7 @@
 
 What a scope asks for is traced into compiled functions. JAX keeps a program for each set of posteriors that draw,
 because the set is part of the key of what it has compiled. TensorFlow has no such key: a source remembers the layers
-that were called around it while they were traced, so that their compiled functions can be made anew.
+that were called around it while they were traced, so that their compiled functions can be made again.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _compiled_for = _key_of_compiled()
 
 
 class Source:
-    """A layer whose noise a draw fixes for a whole pass: `draw(key)` gives its arrays, `fixed(self)` the choice."""
+    """A layer whose noise a draw fixes for a whole pass: `draw(key)` gives its arrays, `fixed_draw` the choice."""
 
     random = True  # whether draws differ
     components = 1  # from which draws are made in turn
@@ -64,13 +64,13 @@ class Source:
         return 0
 
 
-def fixed(source: Source) -> Any:
+def fixed_draw(source: Source) -> Any:
     """Returns the arrays of the draw that a source is fixed to, or None."""
     return _FIXED.get().get(id(source))
 
 
 @contextmanager
-def fix(draws: dict[int, Any]) -> Iterator[None]:
+def fix_draws(draws: dict[int, Any]) -> Iterator[None]:
     """Fixes sources, by identity, to the arrays of a draw, inside a `with` block."""
     token = _FIXED.set({**_FIXED.get(), **draws})
     try:
@@ -98,7 +98,7 @@ def with_keys(keys: dict[int, Any]) -> Iterator[None]:
 def in_call(context: Any) -> Iterator[None]:
     """Makes layers inside a `with` block part of a call of Keras, where none is under way, with its `training` flag.
 
-    What is computed again for a gradient would else take them for calls outside training. It draws anew.
+    What is computed again for a gradient would else take them for calls outside training. It draws again.
     """
     if context is None or get_global_attribute("current_call_ctx") is not None:
         yield
@@ -173,7 +173,7 @@ def forward_pass() -> Any:
     return get_global_attribute("current_call_ctx")
 
 
-def once(owner: Any, make: Any) -> Any:
+def once_per_pass(owner: Any, make: Any) -> Any:
     """Returns `make()`, made once per forward pass for `owner`: a layer used twice uses one and the same draw."""
     current = forward_pass()
     if current is None:
@@ -182,3 +182,10 @@ def once(owner: Any, make: Any) -> Any:
     if id(owner) not in made:
         made[id(owner)] = make()
     return made[id(owner)]
+
+
+def keras_getattr(layer: keras.layers.Layer, name: str) -> Any:
+    """Returns what Keras finds where a layer has no attribute of that name: on torch its parts; raises else."""
+    if hasattr(keras.layers.Layer, "__getattr__"):
+        return keras.layers.Layer.__getattr__(layer, name)
+    raise AttributeError(f"{type(layer).__name__!r} object has no attribute {name!r}", name=name, obj=layer)

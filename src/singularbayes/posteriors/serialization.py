@@ -17,7 +17,8 @@ def call_repr(made) -> str:
     A class that takes `**kwargs` hands them to the next one, whose arguments come behind its own.
     """
     known: dict = {}
-    for cls in takewhile(lambda cls: cls is not Source, type(made).__mro__):
+    ours = takewhile(lambda cls: cls is not Source, type(made).__mro__)
+    for cls in (cls for cls in ours if "__init__" in vars(cls)):
         arguments = inspect.signature(cls).parameters
         known |= {name: argument for name, argument in arguments.items() if name not in known}
         if "kwargs" not in arguments:
@@ -27,7 +28,7 @@ def call_repr(made) -> str:
         value, default = getattr(made, name), known[name].default
         if default is inspect.Parameter.empty:
             parts.append(repr(value))
-        elif value != (priors.get(default) if name == "prior" else default):
+        elif value != (priors.get_prior(default) if name == "prior" else default):
             parts.append(f"{name}={_value(value)}")
     return f"{type(made).__name__}({', '.join(parts)})"
 
@@ -47,7 +48,7 @@ def copy_posterior(identifier, name: str):
 
 
 def serialize(posterior) -> dict:
-    """Returns the posterior's class and arguments; it is built anew with the layer that holds it."""
+    """Returns the posterior's class and arguments; it is built again with the layer that holds it."""
     config = keras.saving.serialize_keras_object(posterior)
     config.pop("build_config", None)
     return _unshared(config)

@@ -28,7 +28,7 @@ class ColumnShrinkage(priors.Prior):
 
     Only the sum b_k sees the size of a column, so one that the data do not need loses its mean, and then its
     noise, at a price of a few nats. (c a_k, b_k/c) is the same W: because the two share τ_k, the KL is least where
-    their entries have one mean square (but for α), so that a small one cannot hide behind a large one.
+    their entries have one mean square (except for α), so that a small one cannot hide behind a large one.
 
     Args:
         shape: α. It hardly matters: 2α nats for a column that is e times larger.
@@ -37,7 +37,7 @@ class ColumnShrinkage(priors.Prior):
     >>> prior = ColumnShrinkage()
     >>> loc, scale = np.zeros((100, 2)), np.array([[0.01, 1.0]])
     >>> from singularbayes.posteriors import families
-    >>> prior.kl_exact(families.get("gaussian"), loc, np.broadcast_to(scale, loc.shape))  # nats per column
+    >>> prior.kl_exact(families.get_family("gaussian"), loc, np.broadcast_to(scale, loc.shape))  # nats per column
     array([ 3.4399, 12.5483])
     """
 

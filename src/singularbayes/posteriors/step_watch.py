@@ -66,7 +66,7 @@ def note_draw(path: str) -> None:
 
 
 def note_dealt(path: str, size: int) -> None:
-    """Notices that a mixture dealt so many examples to its components."""
+    """Notices that a mixture dealt this many examples to its components."""
     watch = _WATCH.get()
     if watch is not None:
         watch.dealt.add((path, size))

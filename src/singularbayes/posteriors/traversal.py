@@ -38,7 +38,7 @@ def find_sources(model: keras.layers.Layer) -> list[Source]:
 
 def flat_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
     """Returns a model or layer and every layer in it, however deep."""
-    # There is no public walk over nested layers.
+    # Keras has no public function that walks over nested layers.
     return list(model._flatten_layers())
 
 

@@ -1,12 +1,11 @@
 """Posteriors of independent scalars with a prior and a family."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
-from singularbayes.checks import is_integer, require_positive
+from singularbayes.checks import require_integer, require_positive
 from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.factor import RHO_SHIFT, Factor
 from singularbayes.posteriors.random_posterior import RandomPosterior
@@ -27,7 +26,7 @@ class Variational(RandomPosterior):
             activations and Glorot else. An initializer with a variance is variance-matched, any other is taken as W
             itself and split by SVD.
         rho_initializer: the start of ρ instead of η, for example `keras.initializers.RandomUniform(-5, -4)`.
-        rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
+        rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam-like optimizers.
         kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it. Only
             these two keep an optimizer's weight decay from the posterior.
         kl_rows: estimate the KL from this many random rows per step (unbiased), for very tall matrices.
@@ -53,15 +52,15 @@ class Variational(RandomPosterior):
         super().__init__(initializer, kl_weight, **kwargs)
         kind = type(self).__name__
         require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
-        if kl_rows is not None and not is_integer(kl_rows):
-            raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
-        self.prior = priors.get(prior)
+        if kl_rows is not None:
+            require_integer(kind, kl_rows=kl_rows)
+        self.prior = priors.get_prior(prior)
         if self.prior.by_column and not (self.has_columns and kl_rows is None):
             raise ValueError(
                 f"{self.prior!r} needs a posterior with factors, LowRank or Adapter, and kl_rows=None; got {kind} with "
                 f"kl_rows={kl_rows}."
             )
-        self.family = families.get(family).name
+        self.family = families.get_family(family).name
         self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
         self.initial_eta = self.eta  # of a random start
         self.rho_initializer = keras.initializers.get(rho_initializer)
@@ -100,15 +99,6 @@ class Variational(RandomPosterior):
         together = not self.by_rows and type(factor) is Factor and factor.has_joint_kl
         return factor if together else None
 
-    def matrices(self, scalars) -> list:
-        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
-        return []
-
-    def set_penalty(self, penalty: Callable | None) -> None:
-        """Adds penalty(means) of every factor to the loss beside the KL; None adds nothing."""
-        for factor in self.factors:
-            factor.penalty = penalty
-
     # -- noise-free training ------------------------------------------------------------------------------------------
 
     def switch_noise(self, on):
@@ -123,7 +113,7 @@ class Variational(RandomPosterior):
     def _balance_means(self) -> None:
         """Makes the means that training has found the start: of W the same, of factors those with equal norms."""
         for factor in self.factors:
-            factor.start_at(factor.numbers()[0].astype("float32"))
+            factor.start_at(factor.float64_values()[0].astype("float32"))
 
     def restarted_velocities(self, velocities):
         return [factor.restarted_velocity(each) for factor, each in zip(self.factors, velocities, strict=True)]

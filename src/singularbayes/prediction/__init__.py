@@ -3,12 +3,13 @@
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.bounded_loss import BoundedLoss, find_bounded_loss
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
+from singularbayes.prediction.memory import chunk_sizes
 from singularbayes.prediction.monitor import Monitor, MonitorStatus
 from singularbayes.prediction.predict import pool, predict, predict_batches
 from singularbayes.prediction.prefix import outputs_under, split_of
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, has_other_noise, paired_risks
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
-from singularbayes.prediction.sampler import stream_draws
+from singularbayes.prediction.sampler import sampler_of, stream_draws
 
 __all__ = [
     "BoundedLoss",
@@ -21,6 +22,7 @@ __all__ = [
     "Temperature",
     "ValuePredictive",
     "VarianceScale",
+    "chunk_sizes",
     "conformal_intervals",
     "conformal_sets",
     "drawn_risks",
@@ -33,6 +35,7 @@ __all__ = [
     "predict",
     "predict_batches",
     "recalibrate",
+    "sampler_of",
     "split_of",
     "stream_draws",
 ]

@@ -29,6 +29,10 @@ class ConformalIntervals:
     """Intervals mean ∓ `quantile` · sd that contain new targets with probability >= `level`, for every output.
 
     `variance` names what sd is: of the "total" or "epistemic" variance, or 1 for all ("constant").
+
+    >>> p = ValuePredictive(np.zeros((1, 1)), np.ones((1, 1)), 10)
+    >>> ConformalIntervals(0.9, np.array([2.0]), "epistemic")(p)
+    (array([[-2.]]), array([[2.]]))
     """
 
     level: float
@@ -43,7 +47,12 @@ class ConformalIntervals:
 
 @dataclass(frozen=True)
 class ConformalSets:
-    """Sets of all classes with probability >= `threshold`, which contain new labels with probability >= `level`."""
+    """Sets of all classes with probability >= `threshold`, which contain new labels with probability >= `level`.
+
+    >>> p = ClassPredictive(np.array([[0.5, 0.4, 0.1]]), np.zeros((1, 3)), 1)
+    >>> ConformalSets(0.9, threshold=0.3)(p)
+    array([[ True,  True, False]])
+    """
 
     level: float
     threshold: float

@@ -11,7 +11,8 @@ import numpy as np
 
 from singularbayes.checks import aligned, labelled, require_finite, require_integer, require_package, require_share
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
-from singularbayes.metrics import ConformalMartingale
+from singularbayes.metrics import ConformalMartingale, label_nll
+from singularbayes.models import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +31,10 @@ class MonitorStatus:
         first: the stream that alarmed first and how many of its inputs it had seen then; None without an alarm.
         seen: inputs so far, over all groups.
         evidence: the largest wealth of a bet against "nothing has changed" now, as a multiple of its threshold.
+
+    >>> status = Monitor(np.linspace(0, 1, 500)).update(np.full(50, 2.0))
+    >>> status.alarm, status.seen, status.first is not None
+    (True, 50, True)
     """
 
     alarm: bool
@@ -196,10 +201,8 @@ class Monitor:
         """Writes the state into a JSON file, about 20 kB per stream; `Monitor.load` resumes it."""
         streams = {name: martingale.to_dict() for name, martingale in self._martingales.items()}
         state = {"version": _VERSION, "alpha": self.alpha, "seed": self.seed, "score": self.score, "first": self.first}
-        target = Path(path)
-        half = target.with_name(f"{target.name}.part")
-        half.write_text(json.dumps({**state, "streams": streams}))
-        half.replace(target)
+        text = json.dumps({**state, "streams": streams})
+        write_whole(path, lambda part: part.write_text(text))
 
     @classmethod
     def load(cls, path) -> "Monitor":
@@ -215,7 +218,7 @@ class Monitor:
                 monitor._martingales = {name: ConformalMartingale.from_dict(each) for name, each in streams}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"Monitor.load needs a file that Monitor.save wrote; got {path}, which is none."
+                f"Monitor.load needs a file that Monitor.save wrote; got {path}, which is not such a file."
             ) from error
         if version != _VERSION:
             raise ValueError(f"Monitor.load needs a file of version {_VERSION}; got {path} of version {version}.")
@@ -230,7 +233,7 @@ def _losses(name: str, predictions, y) -> np.ndarray:
     """Returns −log p(label), or the absolute error in standard deviations where the noise is known."""
     if isinstance(predictions, ClassPredictive):
         probabilities, labels = labelled(name, predictions.mean, y)
-        return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], 1e-300))
+        return label_nll(probabilities, labels)
     if isinstance(predictions, ValuePredictive):
         sd = np.ones_like(predictions.mean) if predictions.noise is None else np.sqrt(predictions.variance("total"))
         targets, mean, sd = aligned(name, y=y, predictions=predictions.mean, sd=sd)

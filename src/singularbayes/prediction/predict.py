@@ -72,11 +72,12 @@ def predict(
     >>> import keras, numpy as np, singularbayes as sb
     >>> keras.utils.set_random_seed(0)
     >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
-    >>> p = predict(model, np.ones((5, 4)), draws=20, likelihood="categorical_logits", quantiles=(0.025, 0.975))
+    >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> p = predict(model, np.ones((5, 4)), draws=20, quantiles=(0.025, 0.975))
     >>> p.mean.shape, p.mutual_information.shape, p.interval(0.95)[0].shape
     ((5, 3), (5,), (5, 3))
     >>> batches = (np.ones((size, 4)) for size in (2, 3))
-    >>> bool((predict(model, batches, draws=20, likelihood="categorical_logits").mean == p.mean).all())
+    >>> bool((predict(model, batches, draws=20).mean == p.mean).all())
     True
     """
     require_model("predict", model)

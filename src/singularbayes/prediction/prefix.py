@@ -259,7 +259,7 @@ def frontier_of(model: keras.Model, x) -> dict | None:
 
 def outputs_under(model: keras.Model, sources, draw, x, frontier=None) -> list:
     """Returns the outputs, flattened, of one draw; where there is a frontier, by the rest of the model after it."""
-    with scope.fix({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
+    with scope.fix_draws({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
         if frontier is None:
             return keras.tree.flatten(model(x, training=False))
         split: Any = split_of(model)

@@ -25,6 +25,10 @@ class Temperature:
     The average over draws is tempered, not each draw: it is what was scored, the most probable class stays, and nothing
     but the average is needed. The draws are not recalibrated, so of several draws `std` and `mutual_information` are
     errors afterwards; take them before. `entropy` is that of the tempered average.
+
+    >>> p = ClassPredictive(np.array([[0.9, 0.1]]), np.zeros((1, 2)), 1)
+    >>> Temperature(2.0)(p).mean
+    array([[0.75, 0.25]])
     """
 
     value: float
@@ -76,7 +80,12 @@ class TemperedPredictive(ClassPredictive):
 
 @dataclass(frozen=True)
 class VarianceScale:
-    """Multiplies the total variance by `value`: epistemic part and noise alike, so their shares stay."""
+    """Multiplies the total variance by `value`: epistemic part and noise alike, so their shares stay.
+
+    >>> p = ValuePredictive(np.zeros((1, 1)), np.ones((1, 1)), 10, noise=1.0)
+    >>> p.variance("total"), VarianceScale(0.5)(p).variance("total")
+    (array([[2.]]), array([[1.]]))
+    """
 
     value: float
 

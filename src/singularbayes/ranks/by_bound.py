@@ -65,6 +65,13 @@ def by_bound(
         num_data: N, the size of the training set; None is the number of examples.
         loss: a name of `bounds.loss_constants` with a Lipschitz constant.
         weight_kl: C, nats of KL a weight: sb.kl(model, "exact") over the number of weights, where it is known.
+
+    >>> import keras
+    >>> keras.utils.set_random_seed(0)
+    >>> hidden, head = keras.layers.Dense(5, name="hidden"), keras.layers.Dense(2, name="head")
+    >>> model = keras.Sequential([keras.Input((6,)), hidden, head])
+    >>> list(by_bound(model, np.ones((40, 6)), weight_kl=0.1).ranks)
+    ['hidden', 'head']
     """
     require_positive("by_bound", weight_kl=weight_kl)
     require_share("by_bound", delta=delta)

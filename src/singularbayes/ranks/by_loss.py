@@ -10,6 +10,7 @@ import numpy as np
 from singularbayes.checks import aligned, labelled
 from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, find_slots, spectrum, surgery
 from singularbayes.likelihoods import likelihood_of_loss
+from singularbayes.metrics import label_nll
 from singularbayes.models import as_arrays, loss_of, position_of
 from singularbayes.posteriors import find_posteriors
 from singularbayes.prediction import ClassPredictive, predict
@@ -21,7 +22,15 @@ SHARES = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 
 @dataclass(frozen=True)
 class Truncations:
-    """The mean loss of a network and of its truncations, and the smallest that is as good."""
+    """The mean loss of a network and of its truncations, and the smallest that is as good.
+
+    >>> import keras
+    >>> model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, kernel_initializer="ones", name="head")])
+    >>> model.compile("adam", "mse")
+    >>> found = by_loss(model, np.ones((8, 6)), np.full(8, 6.0), shares=(0.9,))
+    >>> found.full, found.losses
+    (0.0, {0.9: 0.0})
+    """
 
     spectrum: Spectrum
     loss: str
@@ -54,6 +63,15 @@ def by_loss(
         y: labels from 0, or numbers; the loss is the NLL or the squared error.
         shares: the shares to try.
         likelihood: what the outputs mean, where the compiled loss does not determine it; see `predict`.
+
+    >>> import keras
+    >>> keras.utils.set_random_seed(0)
+    >>> hidden, head = keras.layers.Dense(5, name="hidden"), keras.layers.Dense(2, name="head")
+    >>> model = keras.Sequential([keras.Input((6,)), hidden, head])
+    >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> x, y = np.random.default_rng(0).normal(size=(40, 6)), np.arange(40) % 2
+    >>> sorted(by_loss(model, x, y, shares=(0.5, 0.99)).losses)
+    [0.5, 0.99]
     """
     if not len(shares) or not all(0 < explained <= 1 for explained in shares):
         raise ValueError(f"by_loss needs shares above 0 and at most 1; got shares={list(shares)}.")
@@ -103,7 +121,6 @@ def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:
     p = predict(model, x, draws=1, likelihood=likelihood, batch_size=batch_size)
     if isinstance(p, ClassPredictive):
         probabilities, labels = labelled("by_loss", p.mean, y)
-        chosen = probabilities[np.arange(len(labels)), labels]
-        return "NLL", -np.log(np.maximum(chosen, 1e-300))
+        return "NLL", label_nll(probabilities, labels)
     mean, targets = aligned("by_loss", predictions=p.mean, y=as_arrays(y, "by_loss"))
     return "squared error", ((mean - targets) ** 2).reshape(len(mean), -1).mean(axis=1)

@@ -11,8 +11,9 @@ from keras import ops
 from singularbayes import layers
 from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm
 from singularbayes.checks import require_positive
+from singularbayes.convert import find_weights
 from singularbayes.evaluation import activation_name, flat_layers_in_order
-from singularbayes.posteriors import Posterior
+from singularbayes.posteriors import Posterior, find_posteriors
 
 _KINDS = (layers.Dense, layers.Conv1D, layers.Conv2D, keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
 _STILL = (
@@ -94,7 +95,7 @@ def has_step(layer: keras.layers.Layer) -> bool:
 
 
 def _step(layer, gone: Gone) -> Step | str | None:
-    """Returns a layer's step, None for one that moves nothing apart, or why there is no bound for it."""
+    """Returns a layer's step; None if the layer moves no two inputs further apart; or why it has no bound."""
     if type(layer) in _STILL:
         return None
     if type(layer) in _POOLS:
@@ -106,7 +107,7 @@ def _step(layer, gone: Gone) -> Step | str | None:
     if type(layer) is keras.layers.Activation:
         return _activation(layer, activation_name(layer.activation), None)
     if type(layer) not in _KINDS:
-        return "is none of those whose norms are bounded here"
+        return "has no norm bound here"
     return _activation(layer, activation_name(layer.activation), gone)
 
 
@@ -131,12 +132,12 @@ def _activation(layer, name: str, gone: Gone | None) -> Step | str:
 
 def _norms(layer, gone: Gone) -> tuple[float, float, float]:
     """Returns ‖W‖, ‖W − ΔW‖ and ‖ΔW‖ of the mean."""
-    posterior = getattr(layer, "posterior", None)
-    if posterior is not None and len(posterior.factor_moments()) == 2:
-        a, b = factor_means(posterior)
-        go = gone.get(id(posterior), np.zeros(a.shape[1], bool))
+    kernel = _weight(layer, "kernel")
+    if isinstance(kernel, Posterior) and len(kernel.factor_moments()) == 2:
+        a, b = factor_means(kernel)
+        go = gone.get(id(kernel), np.zeros(a.shape[1], bool))
         return norm_of(a, b), norm_of(a[:, ~go], b[:, ~go]), norm_of(a[:, go], b[:, go])
-    w = ops.convert_to_numpy(layer.kernel if posterior is None else posterior.mean().dense()).astype("float64")
+    w = _mean(kernel)
     norm = float(np.linalg.norm(w.reshape(-1, w.shape[-1]), 2))
     return norm, norm, 0.0
 
@@ -155,5 +156,14 @@ def norm_of(a: np.ndarray, b: np.ndarray) -> float:
 def _bias(layer) -> np.ndarray:
     if not layer.use_bias:
         return np.zeros(1)
-    plain = layer.bias if getattr(layer, "bias_posterior", None) is None else layer.bias_posterior.mean().dense()
-    return ops.convert_to_numpy(plain).astype("float64")
+    return _mean(_weight(layer, "bias"))
+
+
+def _weight(layer, name: str):
+    """Returns the posterior over a weight of a layer, or the plain weight."""
+    return find_weights(layer)[name] if find_posteriors(layer) else getattr(layer, name)
+
+
+def _mean(weight) -> np.ndarray:
+    value = weight.mean().dense() if isinstance(weight, Posterior) else weight
+    return ops.convert_to_numpy(value).astype("float64")

@@ -5,7 +5,6 @@ of experiments use it.
 """
 
 import importlib
-import math
 import os
 import pickle
 import socket
@@ -16,6 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from singularbayes.checks import require_at_least, require_package, require_positive
 
 Tick = Callable[[], None]  # called now and then while others work
 
@@ -58,6 +59,8 @@ class Ray(Engine):
 
     The machines need Keras, its backend and the same version of Ray. This copy of `singularbayes` is sent to them.
 
+    `Local()` has the same interface; docs/scaling.md has an example.
+
     Args:
         address: HOST:PORT of the cluster's head, or None: the cluster of this machine, else a new one.
         cpus: cores, and gpus: GPUs, that are set aside for a task.
@@ -65,17 +68,15 @@ class Ray(Engine):
     """
 
     def __init__(self, address: str | None = None, cpus: float = 1, gpus: float = 0, packages: Sequence[str] = ()):
+        require_positive("Ray", cpus=cpus)
+        require_at_least("Ray", 0, gpus=gpus)
         self._ray = _imported()
-        if not 0 < cpus < math.inf:
-            raise ValueError(f"--cpus needs a number above 0; got {cpus}.")
-        if not 0 <= gpus < math.inf:
-            raise ValueError(f"--gpus needs a number >= 0; got {gpus}.")
         self.cpus, self.gpus = cpus, gpus
         if not self._ray.is_initialized():
             self._join(address, ["singularbayes", *packages])
         elif address not in (None, joined := self._ray.get_runtime_context().gcs_address):
             raise ValueError(
-                f"Ray needs the address of the cluster that this process has joined, {joined}; got {address}."
+                f"Ray needs the address of the cluster that this process has joined, {joined}; got address={address!r}."
             )
         self._require_resources()
 
@@ -96,7 +97,7 @@ class Ray(Engine):
         if not any(has.get("CPU", 0) >= self.cpus and has.get("GPU", 0) >= self.gpus for has in here):
             there = ", ".join(f"{has.get('CPU', 0):g} CPUs and {has.get('GPU', 0):g} GPUs" for has in here)
             raise ValueError(
-                f"A run needs a machine with {self.cpus:g} CPUs and {self.gpus:g} GPUs; got a cluster of {there}."
+                f"Ray needs a machine with {self.cpus:g} CPUs and {self.gpus:g} GPUs; got a cluster of {there}."
             )
 
     def map(self, function: Callable, items: Sequence[Any], tick: Tick | None = None) -> Iterator[tuple[int, Any]]:
@@ -141,8 +142,8 @@ class Ray(Engine):
         except errors.RayError as error:
             text = str(error).strip().splitlines()[0]
             raise ChildProcessError(
-                f"A piece of work needs a worker that lives; got one that was lost {RETRIES + 1} times, which may be "
-                f"its own doing, such as its memory: {text} The same command resumes."
+                f"A piece of work lost its worker {RETRIES + 1} times; it may have run out of memory: {text} "
+                "The same command resumes."
             ) from error
 
 
@@ -166,7 +167,7 @@ class _Head:
             self.lost = now - self.silent_since >= HEAD_S
             if self.lost:
                 raise ConnectionError(
-                    f"--engine ray needs the head of its cluster; got no answer of {self.address} for {HEAD_S:g} s: "
+                    f"Ray needs the head of its cluster; {self.address} has not answered for {HEAD_S:g} s: "
                     f"{error}. Start the cluster again; the same command resumes."
                 ) from None
             return False
@@ -190,11 +191,7 @@ def _folder(package: str) -> str:
 
 
 def _imported() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise ImportError('--engine ray needs Ray: pip install "singularbayes[ray]".') from None
-    return ray
+    return require_package("ray", "ray", "Ray")
 
 
 def require_answer(address: str) -> None:
@@ -202,26 +199,26 @@ def require_answer(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         raise ValueError(
-            f"--address needs HOST:PORT of the head of a Ray cluster, such as 10.0.0.1:6379; got {address!r}."
+            f"Ray needs address='HOST:PORT' of the head of a cluster, such as '10.0.0.1:6379'; got address={address!r}."
         )
     try:
         _connect(address)
     except (OSError, OverflowError) as error:
         raise ValueError(
-            f"--address needs the head of a Ray cluster that answers; got {address!r}: {error}. On that machine: "
-            "ray start --head --port 6379."
+            f"Ray needs the address of the head of a cluster that answers; got address={address!r}: {error}. Start it "
+            "on that machine: ray start --head --port 6379."
         ) from None
     code = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level='error')"
     try:
         subprocess.run([sys.executable, "-c", code, address], check=True, capture_output=True, timeout=JOIN_S)
     except subprocess.TimeoutExpired:
         raise ValueError(
-            f"--address needs the head of a Ray cluster; got {address!r}, which takes a connection and could not be "
-            f"joined within {JOIN_S:g} s."
+            f"Ray needs the address of the head of a cluster; got address={address!r}, which takes a connection and "
+            f"could not be joined within {JOIN_S:g} s."
         ) from None
     except subprocess.CalledProcessError as error:
         text = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         raise ValueError(
-            f"--address needs the head of a Ray cluster of the same version; got {address!r}, which answers otherwise"
-            f"{': ' + text[-1] if text else ''}."
+            f"Ray needs the address of the head of a cluster of the same version; got address={address!r}, which "
+            f"cannot be joined{': ' + text[-1] if text else ''}."
         ) from None

@@ -78,17 +78,17 @@ def _without_code(part: dict[str, Any]) -> Any:
 
 
 def _renamed(text: str) -> str:
-    """Counts names of one kind anew, in the order in which they come.
+    """Replaces the number in a name by its place among the names of one kind.
 
     >>> _renamed('["dense_7", "dense_9", "dense_7"]') == _renamed('["dense", "dense_1", "dense"]')
     True
     """
     seen: dict[str, list[str]] = {}
 
-    def anew(match: re.Match[str]) -> str:
+    def counted(match: re.Match[str]) -> str:
         of_kind = seen.setdefault(match[1], [])
         if match[0] not in of_kind:
             of_kind.append(match[0])
         return f'"{match[1]}#{of_kind.index(match[0])}"'
 
-    return re.sub(r'"([a-z]\w*?)(?:_\d+)?"', anew, text)
+    return re.sub(r'"([a-z]\w*?)(?:_\d+)?"', counted, text)

@@ -9,6 +9,7 @@ from keras import ops
 
 from singularbayes import posteriors
 from singularbayes.bounds import Bound
+from singularbayes.checks import require_below_one
 from singularbayes.convert import counterparts, surgery
 from singularbayes.posteriors import Posterior, find_posteriors, flat_layers
 from singularbayes.ranks import change
@@ -31,7 +32,15 @@ class PrunedMatrix:
 
 @dataclass(frozen=True)
 class Pruned:
-    """The smaller model, what was taken out of each matrix, and how far that can move the mean network."""
+    """The smaller model, what was taken out of each matrix, and how far that can move the mean network.
+
+    >>> import keras, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((6,)), sb.layers.Dense(5, posterior=sb.AdaptiveLowRank(max_rank=4))])
+    >>> model.compile("adam", sb.GaussianNLL(1.0))
+    >>> pruned = prune(model)
+    >>> pruned.model.count_params() <= model.count_params()
+    True
+    """
 
     model: keras.Model
     rows: tuple[PrunedMatrix, ...]
@@ -81,11 +90,18 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     Args:
         tolerance: a column goes when its mean has less than this share of E‖a_k b_kᵀ‖²; None takes that of the
             posterior. 0 takes out what training has switched off, and then the mean network stays what it is.
+
+    >>> import keras, singularbayes as sb
+    >>> layer = sb.layers.Dense(5, posterior=sb.AdaptiveLowRank(max_rank=4), name="head")
+    >>> model = keras.Sequential([keras.Input((6,)), layer])
+    >>> model.compile("adam", sb.GaussianNLL(1.0))
+    >>> prune(model, tolerance=0.0).ranks
+    {'head/posterior': 4}
     """
     if not isinstance(model, keras.layers.Layer) or not model.built:
         raise ValueError(f"prune needs a built Keras model; got {model!r}. Call it once on a batch first.")
-    if tolerance is not None and (isinstance(tolerance, bool) or not 0 <= tolerance < 1):
-        raise ValueError(f"prune needs 0 <= tolerance < 1; got tolerance={tolerance!r}.")
+    if tolerance is not None:
+        require_below_one("prune", tolerance=tolerance)
     copy = surgery.copied(model)
     mixed = [q for q in _adaptive(copy) if q.components > 1]
     if mixed:

@@ -29,7 +29,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Ranks with their reasons, in the order of the layers. Printed, it is a table and what was assumed."""
+    """Ranks with their reasons, in the order of the layers. Printed, it is a table and what was assumed.
+
+    >>> import keras
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(32, name="hidden")])
+    >>> by_shape(model).ranks  # for bayesianize(model, rules=…)
+    {'hidden': 16}
+    """
 
     model: str
     rows: tuple[Row, ...]

@@ -53,6 +53,8 @@ def sweep(
         task: "classification" or "regression", where the compiled loss does not determine it.
         seed: of the sampler; seeds of training are 0, 1, ….
         engine: where trials are trained; None is this process. Trials and their scores are the same on all engines.
+
+    docs/ranks.md has an example.
     """
     require_optuna()
     budget = Budget(trials=budget) if isinstance(budget, int) else budget
@@ -64,7 +66,7 @@ def sweep(
     model = first_model(build, space)
     task = task_of(model, task)
     wanted = measures(objectives, task, data.ood_by_name, has_noise(model))
-    what = _what(build, model, data, space, wanted, budget, task, seed)
+    what = _dependencies(build, model, data, space=space, wanted=wanted, budget=budget, task=task, seed=seed)
     del model  # its memory is the trials'
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
     points = grid(space, seed)
@@ -84,8 +86,8 @@ def sweep(
         return Sweep(task, wanted, tuple(waves.ended_trials(study)), budget.seeds)
 
 
-def _what(
-    build, model, data: Data, space: Space, wanted: tuple[Measure, ...], budget: Budget, task: str, seed: int
+def _dependencies(
+    build, model, data: Data, *, space: Space, wanted: tuple[Measure, ...], budget: Budget, task: str, seed: int
 ) -> dict[str, Any]:
     """Returns what the trials of a storage depend on; their number may grow."""
     return plain(

@@ -16,7 +16,13 @@ from singularbayes.posteriors import LowRank
 
 @dataclass(frozen=True)
 class Data:
-    """What a sweep trains on, what it is judged by, and out-of-distribution inputs: x, or several by name."""
+    """What a sweep trains on, what it is judged by, and out-of-distribution inputs: x, or several by name.
+
+    >>> import numpy as np
+    >>> x, y = np.ones((6, 2)), np.arange(6)
+    >>> Data(train=(x[:4], y[:4]), validation=(x[4:], y[4:])).ood is None
+    True
+    """
 
     train: tuple[Any, Any]
     validation: tuple[Any, Any]
@@ -35,6 +41,9 @@ class Budget:
 
     `at_once` trials are chosen together: they know those before them and not each other, so that an engine can spread
     them out. Which trials there are depends on it, and not on the engine.
+
+    >>> Budget(trials=8, epochs=5, seeds=3).trials
+    8
     """
 
     trials: int = 20

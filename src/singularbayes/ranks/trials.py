@@ -20,6 +20,9 @@ class Trial:
 
     Args:
         errors: the standard errors of these means; none for one seed.
+
+    >>> Trial(0, {"rank": 8}, {"nll": 0.31}).settings
+    {'rank': 8}
     """
 
     number: int
@@ -39,7 +42,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All trials in order. Printed, it is their table, and in a sentence which to take."""
+    """All trials in order. Printed, it is their table, and in a sentence which to take.
+
+    >>> from singularbayes.metrics import find_measure
+    >>> trials = tuple(Trial(i, {"rank": 2**i}, {"nll": nll}) for i, nll in enumerate((0.5, 0.3, 0.4)))
+    >>> Sweep("classification", (find_measure("nll"),), trials).recommended().settings
+    {'rank': 2}
+    """
 
     task: str
     objectives: tuple[Measure, ...]

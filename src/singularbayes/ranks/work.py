@@ -132,7 +132,7 @@ class _Rungs(keras.callbacks.Callback):
             self.look(epoch + 1, self.work.scores(self.model, seed=0)[self.measure.name])
 
     def look(self, epochs: int, value: float) -> None:
-        """Notes the objective after so many epochs; raises where it is too bad to continue."""
+        """Notes the objective after this many epochs; raises where it is too bad to continue."""
         self.curve[epochs] = value
         self.trial.report(value, epochs)
         if self.trial.should_prune():

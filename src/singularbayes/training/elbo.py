@@ -4,16 +4,14 @@ The first term is the compiled loss, the second comes from the posteriors throug
 loop that adds `model.losses` maximise the ELBO. Here the KL's weight is set; `kl_schedule.py` sets it for `fit`.
 """
 
-import math
 import warnings
-from numbers import Real
 from operator import methodcaller
 from typing import Any
 
 import keras
 from keras import ops
 
-from singularbayes.checks import require_choice
+from singularbayes.checks import require_choice, require_not_negative, require_positive
 from singularbayes.likelihoods import require_activations
 from singularbayes.posteriors import KLGuard, SharedState, draw_jointly, find_random_posteriors
 from singularbayes.training.logged_loss import log_nll
@@ -62,11 +60,10 @@ def set_kl(model: keras.layers.Layer, num_data: float, beta: float = BETA) -> No
 
 def require_kl_weight(num_data, beta) -> None:
     """Raises unless β / num_data can weigh a KL."""
-    if isinstance(num_data, bool) or not isinstance(num_data, Real) or not 0 < float(num_data) < math.inf:
-        got = f"an array of shape {num_data.shape}: pass len(x)" if hasattr(num_data, "shape") else f"{num_data!r}"
-        raise ValueError(f"The KL weight needs num_data > 0, the size of the training set; got num_data={got}.")
-    if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 <= float(beta) < math.inf:
-        raise ValueError(f"The KL weight needs beta >= 0 and finite; got beta={beta!r}.")
+    if getattr(num_data, "shape", ()):
+        raise ValueError(f"The KL weight needs num_data=len(x); got num_data of shape {num_data.shape}.")
+    require_positive("The KL weight", num_data=num_data)
+    require_not_negative("The KL weight", beta=beta)
 
 
 def share_state(model: keras.layers.Layer) -> None:

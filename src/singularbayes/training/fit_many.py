@@ -93,7 +93,7 @@ def fit_many(
         raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
     require_integer("fit_many", epochs=epochs, batch_size=batch_size)
     require_integer("fit_many", 0, initial_epoch=initial_epoch)
-    train = read_examples("x and y", x, y, sample_weight, int(batch_size))
+    train = read_examples("fit_many", x, y, sample_weight, int(batch_size))
     held_out = None if validation_data is None else read_held_out(validation_data, batch_size)
     if rows is not None:
         train = replace(train, rows=rows_of_members(rows, seeds, len(train), padding))
@@ -198,7 +198,7 @@ def callbacks_factory(callbacks) -> Callbacks:
         return list
     if not callable(callbacks):
         raise ValueError(
-            "callbacks needs to be a function, because each member has its own; got a "
+            "fit_many needs callbacks to be a function, because each member has its own; got a "
             f"{type(callbacks).__name__}. Write callbacks=lambda: [...]."
         )
     return callbacks

@@ -58,6 +58,12 @@ class KLSchedule(keras.callbacks.Callback):
         validation: what `validation_data` are scored with: "mean", the posterior mean, or "draw", one draw per batch.
         pretrain_epochs: epochs that train the means without noise first.
 
+    >>> import numpy as np, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((1,)), sb.layers.Dense(1, posterior=sb.FullRank())])
+    >>> model.compile("adam", "mse")
+    >>> log = model.fit(np.ones((20, 1)), np.ones(20), epochs=2, verbose=0, callbacks=[KLSchedule(beta=1)])
+    >>> log.history["kl_weight"]
+    [0.05, 0.05]
     >>> [KLSchedule(100, beta=1, warmup=2, zero_epochs=1).weight(epoch) for epoch in range(4)]
     [0.0, 0.0, 0.005, 0.01]
     """

@@ -12,7 +12,7 @@ import numpy as np
 from singularbayes.checks import require_positive
 from singularbayes.likelihoods import require_activations, require_labels
 from singularbayes.models import arranged
-from singularbayes.posteriors import Centred, Origin, ScalePrior, Variational, find_random_posteriors
+from singularbayes.posteriors import Origin, RandomPosterior, ScalePrior, find_random_posteriors
 
 
 def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) -> None:
@@ -51,13 +51,16 @@ def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) 
 
 
 def _centre(
-    posteriors: list[tuple[Variational, ScalePrior]], examples: np.ndarray | None, origin: Origin, scale: float | None
+    posteriors: list[tuple[RandomPosterior, ScalePrior]],
+    examples: np.ndarray | None,
+    origin: Origin,
+    scale: float | None,
 ) -> None:
     if scale is not None:
         require_positive("centre_prior", scale=scale)
     for posterior, unit in posteriors:
         for factor in posterior.factors:
-            loc, own, _ = factor.numbers()
+            loc, own, _ = factor.float64_values()
             memory = factor.prior_memory()
             if examples is not None:
                 memory = memory.with_examples(examples, origin)
@@ -80,7 +83,7 @@ def remember_examples(model: keras.Model, x, caller: str) -> None:
     examples = hash_examples(arranged(model, x, caller))
     for posterior in posteriors:
         for factor in posterior.factors:
-            _, _, reference = factor.numbers()
+            _, _, reference = factor.float64_values()
             assert reference is not None
             factor.set_prior(reference[0], reference[1], factor.prior_memory().with_examples(examples, Origin.LEARNED))
 
@@ -108,8 +111,8 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     posteriors = [_centred(posterior) for posterior in find_random_posteriors(model)]
     if _trained(model):
         raise ValueError(
-            f"learn_prior needs a model that no other examples were seen by; {model.name!r} was trained, its means or "
-            "scales are not those that it was built or last centred with. Take a fresh model, or "
+            f"learn_prior needs a model that was not trained on other examples; {model.name!r} was trained, its "
+            "means or scales are not those that it was built or last centred with. Take a fresh model, or "
             "centre_prior(model, learned_on=all that it has seen)."
         )
     require_activations(model)
@@ -129,10 +132,10 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     return history
 
 
-def _centred(posterior: Variational) -> tuple[Variational, ScalePrior]:
+def _centred(posterior: RandomPosterior) -> tuple[RandomPosterior, ScalePrior]:
     """Returns a posterior and the prior of u; raises unless it has one of one scale."""
-    unit = posterior.prior.prior if isinstance(posterior.prior, Centred) else posterior.prior
-    if not posterior.prior.has_centres or not isinstance(unit, ScalePrior) or not posterior.factors:
+    unit = posterior.prior.unit_scale_prior
+    if unit is None or not posterior.factors:
         made = f'{type(posterior).__name__}(..., prior=Centred("normal"))'
         raise ValueError(
             f"A prior that is learned needs posteriors with a Centred prior of one scale, built; got {posterior!r} in "

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from singularbayes.models import compiled, read_model
-from singularbayes.posteriors import Variational, find_random_posteriors
+from singularbayes.posteriors import RandomPosterior, find_random_posteriors
 from singularbayes.training.elbo import kl
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_sound_steps
@@ -61,7 +61,7 @@ class _StoredKLWeight(keras.callbacks.Callback):
         log_nll(model)
 
     @property
-    def _stored(self) -> list[Variational]:
+    def _stored(self) -> list[RandomPosterior]:
         stored = [posterior for posterior in find_random_posteriors(self.model) if posterior.kl_weight_from_file]
         return stored if self.model._kl_callback is self else []
 
@@ -83,5 +83,5 @@ class _StoredKLWeight(keras.callbacks.Callback):
             logs["kl_weight"] = _kl_weight(self._stored[0])
 
 
-def _kl_weight(posterior: Variational) -> float:
+def _kl_weight(posterior: RandomPosterior) -> float:
     return float(ops.convert_to_numpy(posterior.kl_scale))

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.models import as_arrays, collected, is_stream, lengths_of
+from singularbayes.models import as_arrays, collected, common_length, is_stream, lengths_of
 from singularbayes.training.data_size import DataSize
 from singularbayes.training.length_buckets import Buckets
 
@@ -90,31 +90,30 @@ class ShuffledExamples(keras.utils.PyDataset):
 
 
 def read_examples(name: str, x, y, weight, batch_size: int) -> Examples:
-    """Returns arrays that are fit to train on; raises where they are not."""
-    x, y, weight = collected(x, y, weight, f"fit_many({name})")
+    """Returns arrays that are fit to train on; raises where they are not. Errors call them `name`."""
+    x, y, weight = collected(x, y, weight, name)
     if y is None:
-        raise ValueError(f"fit_many({name}) needs targets; got y=None, and no batches (x, y).")
+        raise ValueError(f"{name} needs targets; got y=None, and no batches (x, y).")
     x, y = (keras.tree.map_structure(_numbers, _without_lists(part)) for part in (x, y))
     weight = None if weight is None else _numbers(weight)
-    flat = keras.tree.flatten((x, y) if weight is None else (x, y, weight))
-    lengths = {len(array) if array.ndim else 0 for array in flat}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(
-            f"{name} needs one and the same number of examples >= 1; got shapes {[array.shape for array in flat]}."
-        )
-    if any(array.dtype.kind == "f" and np.isnan(array).any() for array in flat):
-        raise ValueError(f"{name} needs values without NaN; got NaN.")
+    common_length(name, x, y, weight)
+    named = {"x": x, "y": y} if weight is None else {"x": x, "y": y, "sample_weight": weight}
+    with_nan = [part for part, arrays in named.items() if any(map(_has_nan, keras.tree.flatten(arrays)))]
+    if with_nan:
+        raise ValueError(f"{name} needs {' and '.join(named)} without NaN; got NaN in {' and '.join(with_nan)}.")
     return Examples(x, y, weight, batch_size)
 
 
 def read_held_out(given, batch_size: int) -> Examples:
     """Returns the validation data of `fit_many`."""
     if is_stream(given):
-        return read_examples("validation_data", given, None, None, batch_size)
+        return read_examples("fit_many(validation_data)", given, None, None, batch_size)
     if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
-        raise ValueError(f"validation_data needs to be (x, y) or (x, y, sample_weight); got {type(given).__name__}.")
+        raise ValueError(
+            f"fit_many needs validation_data to be (x, y) or (x, y, sample_weight); got {type(given).__name__}."
+        )
     x, y, weight = (*given, None)[:3]
-    return read_examples("validation_data", x, y, weight, batch_size)
+    return read_examples("fit_many(validation_data)", x, y, weight, batch_size)
 
 
 def rows_of_members(rows, seeds: list[int], examples: int, padding: int | None) -> dict[int, np.ndarray]:
@@ -145,6 +144,10 @@ def without_padding(held_out: Examples, padding: int) -> Examples:
 def _without_lists(structure):
     # A pipeline of TensorFlow takes a list for an array.
     return tuple(map(_without_lists, structure)) if isinstance(structure, list) else structure
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def _numbers(array: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ def switch_noise(model: keras.Model, on: bool) -> None:
 
 
 def _restart(optimizer, posterior: RandomPosterior) -> None:
-    """Gives the moments that Adam and its kin keep of a posterior values that fit its new means and scales."""
+    """Gives the moments that Adam-like optimizers keep of a posterior values that fit its new means and scales."""
     if optimizer is None or not optimizer.built:
         return
     places = [optimizer._get_variable_index(variable) for variable in posterior.random_weights]

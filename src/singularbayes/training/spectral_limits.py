@@ -4,8 +4,8 @@
 - `Clipped(posterior, limit)` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior
   is at most the one that is trained,
 - `SpectralPenalty` bounds nothing; with `bounds.gaussian_norm` draws are bounded with a probability,
-- `Clipped` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too,
-  with the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
+- `Clipped` with `redraws` makes draws outside again, up to that many times, before it clips them: bounded almost surely
+  too, with the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
 - `truncation` computes what rejection would cost a model, without changing it.
 
 Factors are A and B of W = A Bᵀ each, or W itself where all of it is drawn: ‖W‖₂ ≤ limit² or limit.
@@ -21,7 +21,7 @@ from singularbayes.bounds import Bound, probability_at_least, project_spectral, 
 from singularbayes.checks import require_at_least, require_integer, require_positive
 from singularbayes.models import forget_compiled
 from singularbayes.posteriors import (
-    Variational,
+    RandomPosterior,
     draw_keys,
     draw_sources,
     find_random_posteriors,
@@ -88,7 +88,7 @@ class SpectralPenalty(keras.callbacks.Callback):
             posterior.set_penalty(penalties.get(id(posterior)))
         forget_compiled(self.model)  # the penalty is traced into what Keras has compiled
 
-    def _penalty(self, posterior: Variational):
+    def _penalty(self, posterior: RandomPosterior):
         def penalty(loc):
             norms = [spectral_norm(part) for part in posterior.matrices(loc)]
             return self.weight * sum(ops.square(ops.maximum(0.0, norm - self.limit)) for norm in norms)
@@ -98,7 +98,14 @@ class SpectralPenalty(keras.callbacks.Callback):
 
 @dataclass(frozen=True)
 class Truncation:
-    """Draws outside a limit rejected: the share that is kept, from below, and KL(q_kept ‖ p), from above, in nats."""
+    """Draws outside a limit rejected: the share that is kept, from below, and KL(q_kept ‖ p), from above, in nats.
+
+    >>> import singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> found = truncation(model, limit=10.0, kl=5.0, draws=100)
+    >>> found.kept.value > 0.9, found.kl > 5.0
+    (True, True)
+    """
 
     limit: float
     kept: Bound
@@ -117,6 +124,11 @@ def truncation(
 
     Args:
         kl: KL(q ‖ p) of the model before rejection, exact or from above.
+
+    >>> import singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> truncation(model, limit=10.0, kl=5.0, draws=100).kl < 6.0
+    True
     """
     require_positive("truncation", limit=limit)
     require_integer("truncation", draws=draws)
@@ -131,7 +143,7 @@ def truncation(
     return Truncation(limit, share, truncated_kl(kl, share) if share.value > 0 else float("inf"))
 
 
-def _matrix_posteriors(name: str, model: keras.Model) -> list[Variational]:
+def _matrix_posteriors(name: str, model: keras.Model) -> list[RandomPosterior]:
     """Returns the posteriors of a model whose draws are matrices or their factors, biases left out."""
     found = [q for q in find_random_posteriors(model) if q.factors and q.matrices(q.factors[0].loc)]
     chosen = [q for q in found if all(min(part.shape) > 1 for part in q.matrices(q.factors[0].loc))]

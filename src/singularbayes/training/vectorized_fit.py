@@ -125,7 +125,7 @@ class Program:
         return trainable, others, optimizer, metrics
 
     def fits(self, members: list[Member]) -> bool:
-        """Returns whether so many members fit the memory; raises where their networks differ."""
+        """Returns whether this many members fit the memory; raises where their networks differ."""
         for member in members:
             if _kind(member.model) != self.kind:
                 raise ValueError(

@@ -39,11 +39,11 @@ def report(
     """
     for package in ("matplotlib", "jinja2"):
         require_package(package, "plots", "The report")
-    from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, page, reading
+    from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, page, read_records
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
     command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
-    records = reading.read(runs)
+    records = read_records.read(runs)
     made = chapters.make_chapters(records, beside_paper=not no_paper)
     if latex:
         print(page.tex(made))

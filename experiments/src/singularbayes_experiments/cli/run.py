@@ -14,7 +14,7 @@ from singularbayes_experiments.runs.progress import progress
 
 if TYPE_CHECKING:
     from singularbayes.ranks import Engine
-    from singularbayes_experiments.runs.piece import Outcome
+    from singularbayes_experiments.runs.run_once import Outcome
     from singularbayes_experiments.runs.runner import Job
 
 PROGRAM = "singularbayes-experiments"
@@ -60,7 +60,7 @@ def run(
     again
         Do finished runs again; the later record counts.
     together
-        Train all seeds of a method as one program, as suits a GPU. An interrupted program starts anew.
+        Train all seeds of a method as one program, as suits a GPU. An interrupted program starts again.
     choose
         With --together: "chosen" is tuned by the tuning runs in --out, not by the committed ones.
     configuration
@@ -209,7 +209,8 @@ def network_detectors(
     seeds
         Seeds, such as 42,123 or 0-4.
     kinds
-        Of sst2, which networks: deterministic, low_rank, deep_ensemble and low_rank_ensemble; all by default.
+        Which networks; all by default. Of sst2: deterministic, low_rank, deep_ensemble and low_rank_ensemble. Of
+        images: all classes, held out, held out by deep_ensemble and held out by low_rank_ensemble.
     out
         Folder for records.jsonl.
     """
@@ -317,7 +318,7 @@ Found = Iterator[tuple[str, "Outcome"]]
 
 def _here(jobs, labels, *, folder, again, engine, console) -> Found:
     """Yields what becomes of the runs, each with a bar of its own."""
-    from singularbayes_experiments.runs.piece import outcome
+    from singularbayes_experiments.runs.run_once import outcome
 
     def carry_out(numbered):
         label, job = numbered

@@ -24,19 +24,19 @@ def search(out: Out = Path("runs/table_defaults.jsonl"), minutes: Minutes = 600.
 
 
 @app.command
-def candidates(out: Out = Path("runs/tables/candidates.jsonl"), minutes: Minutes = 600.0, cores: Cores = 2) -> None:
-    """Compares candidates for the defaults of the estimators on validation rows of eighteen tables."""
-    from singularbayes_experiments.problems import table_candidates
+def configurations(out: Out = Path("runs/tables/candidates.jsonl"), minutes: Minutes = 600.0, cores: Cores = 2) -> None:
+    """Compares configurations for the defaults of the estimators on validation rows of eighteen tables."""
+    from singularbayes_experiments.problems import table_configurations
     from singularbayes_experiments.runs.tables import KEPT, read_records, run_pieces
 
     kept, end = read_records(KEPT / "candidates.jsonl.gz"), time.monotonic() + 60 * minutes
-    for stage in table_candidates.OPEN:
-        wanted = table_candidates.pieces(stage, [*kept, *read_records(out)])
+    for stage in table_configurations.OPEN:
+        wanted = table_configurations.pieces(stage, [*kept, *read_records(out)])
         rest = (end - time.monotonic()) / 60
-        left = run_pieces(table_candidates.__name__, wanted, out, rest, cores, kept)
+        left = run_pieces(table_configurations.__name__, wanted, out, rest, cores, kept)
         print(f"{left} pieces are missing." if left else "All pieces have records.", flush=True)
-    for task in table_candidates.TABLES:
-        print(f"{task}: {table_candidates.choice([*kept, *read_records(out)], task).label}")
+    for task in table_configurations.TABLES:
+        print(f"{task}: {table_configurations.choice([*kept, *read_records(out)], task).label}")
 
 
 @app.command
@@ -54,13 +54,13 @@ def compare(
     only
         Methods, separated by semicolons; all if none is given.
     chosen
-        Records of `tables candidates`, by which ours are chosen together with the committed ones.
+        Records of `tables configurations`, by which ours are chosen together with the committed ones.
     """
-    from singularbayes_experiments.problems import table_candidates, table_comparison
+    from singularbayes_experiments.problems import table_comparison, table_configurations
     from singularbayes_experiments.runs.tables import KEPT, read_records, run_pieces
 
     records = [*read_records(KEPT / "candidates.jsonl.gz"), *(read_records(chosen) if chosen else ())]
-    labels = {task: table_candidates.choice(records, task).label for task in table_candidates.TABLES}
+    labels = {task: table_configurations.choice(records, task).label for task in table_configurations.TABLES}
     wanted = [piece for piece in table_comparison.pieces(labels) if not only or piece[3] in only.split(";")]
     known = read_records(KEPT / "comparison.jsonl.gz")
     left = run_pieces(table_comparison.__name__, wanted, out, minutes, cores, known)
@@ -69,7 +69,7 @@ def compare(
 
 @app.command
 def keep(folder: Path = Path("runs/tables")) -> None:
-    """Adds what `tables candidates` and `tables compare` left in a folder to the committed records."""
+    """Adds what `tables configurations` and `tables compare` left in a folder to the committed records."""
     from singularbayes_experiments.runs.tables import KEPT, keep_records
 
     for name in ("candidates", "comparison"):

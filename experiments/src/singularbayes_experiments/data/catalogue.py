@@ -1,7 +1,7 @@
 """Every data set: what it is, its licence, and the address of its publisher. Sizes and sums are in `sums.txt`.
 
 A sum is of the published bytes where those are known: MNIST, Fashion-MNIST, CIFAR-10, AG News, the vocabulary of BERT.
-Else it is of what a file holds (`content`), which packing anew does not change.
+Else it is of what a file holds (`content`), which packing again does not change.
 """
 
 from importlib import resources

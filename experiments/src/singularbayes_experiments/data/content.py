@@ -1,4 +1,4 @@
-"""What a file holds, however it is packed. A sum of it does not change when the file is packed anew."""
+"""What a file holds, however it is packed. A sum of it does not change when the file is packed again."""
 
 import gzip
 import hashlib

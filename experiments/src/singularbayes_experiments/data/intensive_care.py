@@ -85,7 +85,7 @@ def mimic3(folder: str | Path) -> CareFiles:
     """
     place = Path(folder).expanduser()
     if not place.is_dir():
-        raise DataError(f"mimic3 needs a folder with the tables of MIMIC-III; got {str(place)!r}, which is none.")
+        raise DataError(f"mimic3 needs a folder with the tables of MIMIC-III; got {str(place)!r}, which is not one.")
     paths: dict[str, Path] = {}
     for path in sorted(place.iterdir()):
         name = path.name.upper().removesuffix(".GZ")

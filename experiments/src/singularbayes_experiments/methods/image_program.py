@@ -31,7 +31,7 @@ MEAN, STD = (125.31, 122.95, 113.87), (62.99, 62.09, 66.70)  # of the training i
 
 @dataclass(frozen=True)
 class Step:
-    """What a training is told: peak rates of means and ρ, weight decay, weight of the KL, and its number of steps."""
+    """Settings of a training: peak rates of means and ρ, weight decay, weight of the KL, and its number of steps."""
 
     rate: float
     rho_rate: float
@@ -91,7 +91,7 @@ class ImageProgram:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers are trained and stored."""
+        """How many parameters are trained and stored."""
         count = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
         if self.tied:
             shapes = [factor.shape for posterior in self.random for factor in posterior.factors]
@@ -220,7 +220,7 @@ class ImageProgram:
         return self._state(weights, others, seed, width)
 
     def start_from(self, state: State, seed: int) -> State:
-        """Returns the state that goes on from trained weights of this program."""
+        """Returns the state that resumes from trained weights of this program."""
         return self._state(list(state["weights"]), list(state["others"]), seed, 1.0)
 
     def _state(self, weights: list, others: list, seed: int, width: float) -> State:
@@ -377,7 +377,7 @@ def augmented(key, padded):
 
 
 def cropped(padded, corners, flips):
-    """Returns the crop of every padded image at its corner, flipped where `flips` says so."""
+    """Returns the crop of every padded image at its corner, flipped where `flips` is set."""
     side = padded.shape[1] - 2 * PADDING
     x = jax.vmap(lambda image, corner: jax.lax.dynamic_slice(image, (*corner, 0), (side, side, 3)))(padded, corners)
     return jnp.where(flips[:, None, None, None], x[:, :, ::-1], x)

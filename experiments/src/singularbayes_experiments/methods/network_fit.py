@@ -63,7 +63,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Network:
-    """Settings and seeds of one network; `examples` says what of the batch of its run it sees ("own": another)."""
+    """Settings and seeds of one network; `examples` is the part of its run's batch that it sees ("own": another)."""
 
     settings: Settings
     seed: int
@@ -102,6 +102,7 @@ class Fit:
         build: Callable[[], keras.Model],
         x: np.ndarray,
         y: np.ndarray,
+        *,
         rows: Callable[[int], np.ndarray],
         size: int,
         num_data: int,
@@ -119,7 +120,7 @@ class Fit:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers one network trains."""
+        """How many parameters one network trains."""
         return sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
 
     def train(

@@ -49,7 +49,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _value(kind: Any, text: str) -> Any:
-    """Returns the text as a value of a type; raises ValueError where it is none."""
+    """Returns the text as a value of a type; raises ValueError where it is not one."""
     if kind is bool:
         if text.lower() not in _TRUTH:
             raise ValueError

@@ -33,7 +33,7 @@ MINUTES: dict[str, float] = {
 CUT_FIRST = (
     "the second round of methods whose best NLL is more than two standard errors behind",
     "methods that no table of the results needs (IVON, variants of the start)",
-    "the two largest regression sets, protein and naval",
+    "the two largest regression sets, protein and naval propulsion",
     "result seeds beyond four",
 )
 

@@ -160,7 +160,7 @@ class OneProgram(Trainer):
         return [SWAG.from_snapshots(model, collected[model].snapshots, inputs=self.data.x) for model in models]
 
     def _at_once(self, make: Make, seeds: list[int], epochs: int, callbacks, validation=None) -> list[keras.Model]:
-        """Returns `make(seed)` of every seed, compiled models, after so many epochs; `callbacks` is given the model."""
+        """Returns `make(seed)` of every seed, compiled models, after these epochs; `callbacks` is given the model."""
         start = time.perf_counter()
         models, made = {}, []
         for seed in seeds:

@@ -186,7 +186,7 @@ class _Kept(keras.callbacks.Callback):
             raise ValueError(
                 f"The unfinished run in {str(self.keep.folder)!r} needs the network, the backend "
                 f"({checkpoint.backend}) and the code that it was begun with; got others. Remove that folder to start "
-                "anew."
+                "again."
             )
         for name, variable in variables.items():
             variable.assign(arrays[name])
@@ -197,7 +197,7 @@ class _Kept(keras.callbacks.Callback):
             callback.restore({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
 
     def _variables(self) -> dict[str, Any]:
-        # Seed generators and the KL's weight are among the model's variables; metrics start anew with every epoch.
+        # Seed generators and the KL's weight are among the model's variables; metrics start again with every epoch.
         found = {"model": self.model.variables, "optimizer": self.model.optimizer.variables}
         return {f"{kind}-{i}": variable for kind, group in found.items() for i, variable in enumerate(group)}
 

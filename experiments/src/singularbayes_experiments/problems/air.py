@@ -13,7 +13,7 @@ The tables of other cities differ. What follows was fixed before any score of ou
 - PM2.5 is that of PM_US Post, as in Beijing. A row counts if no cell of it is missing, other stations included (in
   Guangzhou 20,074 rows, the paper's number); −9999 and what no weather can be is missing.
 - Is and Ir: the table has millimetres of precipitation instead. An hour with more than 0 is one of snow at or below
-  0 °C and one of rain above; hours in a row are counted up, and a dry hour starts anew, as Beijing's own columns do.
+  0 °C and one of rain above; hours in a row are counted up, and a dry hour starts again, as Beijing's own columns do.
   Made from the precipitation of Beijing, which the five cities' table has too, Ir has a correlation of 0.82 with the
   published one and Is of 0.63 (the published hours include traces that measure 0 mm).
 - A wind from SW, which Beijing's table lacks, is cv (calm and variable): the one kind that names no direction.
@@ -43,7 +43,7 @@ POSSIBLE = {"DEWP": (-60, 40), "HUMI": (0, 100), "TEMP": (-60, 60), "PRES": (800
 
 
 @dataclass(frozen=True)
-class Scaling:
+class AirScaling:
     """Means and standard deviations of the features and of the target; those that never vary are divided by 1."""
 
     mean: np.ndarray
@@ -52,7 +52,7 @@ class Scaling:
     target_std: float
 
     @classmethod
-    def of(cls, rows: np.ndarray, targets: np.ndarray) -> "Scaling":
+    def of(cls, rows: np.ndarray, targets: np.ndarray) -> "AirScaling":
         # The deviation of a number that is always the same may round to more than 0.
         std = np.where(np.ptp(rows, axis=0) > 0, rows.std(axis=0), 1.0)
         target_std = float(targets.std()) if np.ptp(targets) > 0 else 1.0
@@ -71,13 +71,13 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Split:
+class AirSplit:
     """Windows of the past, of later, and of the latest hours, and what all were standardised by."""
 
     train: Windows
     validation: Windows
     test: Windows
-    scaling: Scaling
+    scaling: AirScaling
 
 
 def rows_of(table: "pd.DataFrame", name: str = "the table of Beijing") -> np.ndarray:
@@ -112,8 +112,8 @@ def count_in_a_row(happens: np.ndarray) -> np.ndarray:
     return hours - np.maximum.accumulate(np.where(happens, 0, hours))
 
 
-def split(rows: np.ndarray, sizes: tuple[int, int, int], hours: int = 24) -> Split:
-    """Returns windows of `rows` in the order of time: so many to train on, then to validate, then to test."""
+def split(rows: np.ndarray, sizes: tuple[int, int, int], hours: int = 24) -> AirSplit:
+    """Returns windows of `rows` in the order of time: some to train on, then to validate, then to test."""
     train, validation, test = sizes
     needed = train + validation + test + hours
     if needed > len(rows):
@@ -121,14 +121,14 @@ def split(rows: np.ndarray, sizes: tuple[int, int, int], hours: int = 24) -> Spl
             f"split needs {needed} complete rows for {train} + {validation} + {test} windows of {hours} rows and a row "
             f"after each; got {len(rows)}."
         )
-    scaling = Scaling.of(rows[: train + hours - 1], rows[hours : train + hours, 0])
+    scaling = AirScaling.of(rows[: train + hours - 1], rows[hours : train + hours, 0])
     every = windows(rows, scaling, hours)
     ends = np.cumsum([0, *sizes])
     first, second, third = (Windows(every.x[a:b], every.y[a:b]) for a, b in itertools.pairwise(ends))
-    return Split(first, second, third, scaling)
+    return AirSplit(first, second, third, scaling)
 
 
-def windows(rows: np.ndarray, scaling: Scaling, hours: int = 24, every: int = 1) -> Windows:
+def windows(rows: np.ndarray, scaling: AirScaling, hours: int = 24, every: int = 1) -> Windows:
     """Returns all windows of `hours` rows that have a row after them, or every so many-th of them."""
     if len(rows) <= hours:
         raise ValueError(f"windows needs more than {hours} complete rows; got {len(rows)}.")

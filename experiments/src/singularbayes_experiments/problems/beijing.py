@@ -5,7 +5,7 @@ See `forecast.py` for what the paper did and what is ours.
 Its numbers (MAE in µg/m³; 95 % coverage with the epistemic variance; AUROC of Guangzhou): low-rank 10.63, 0.790, 0.710;
 full-rank 10.55, 0.788, 0.492; deep ensemble 10.45, 0.310, 0.730.
 
-The configurations were written down before any was run, but for five tuning runs of the deterministic network, five
+The configurations were written down before any was run, except for five tuning runs of the deterministic network, five
 epochs each, scored on validation alone and not kept: they spoke for a faster rate, and against saying only the change
 from the last hour. Other configurations had been run before, at full scale, and their test scores seen by others than
 their author. All of ours: the noise that is added in scores grows with the window's last value and changes, batches of

@@ -152,7 +152,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Method:
+class ImageMethod:
     """A family of networks: how many, of which kind, and where they start."""
 
     kind: Kind
@@ -167,25 +167,28 @@ class Method:
 
 
 # What is tuned and trained as one → its methods: the single network, then those that average several.
-FAMILIES: dict[str, dict[str, Method]] = {
+FAMILIES: dict[str, dict[str, ImageMethod]] = {
     "deterministic": {
-        "deterministic": Method("deterministic", 1),
-        "deep_ensemble": Method("deterministic", MEMBERS),
+        "deterministic": ImageMethod("deterministic", 1),
+        "deep_ensemble": ImageMethod("deterministic", MEMBERS),
     },
-    "low_rank": {"low_rank": Method("low_rank", 1), "mixture": Method("low_rank", MEMBERS)},
-    "svd": {"low_rank_svd": Method("low_rank", 1, svd=True), "mixture_svd": Method("low_rank", MEMBERS, svd=True)},
+    "low_rank": {"low_rank": ImageMethod("low_rank", 1), "mixture": ImageMethod("low_rank", MEMBERS)},
+    "svd": {
+        "low_rank_svd": ImageMethod("low_rank", 1, svd=True),
+        "mixture_svd": ImageMethod("low_rank", MEMBERS, svd=True),
+    },
     "distilled": {
-        "low_rank_distilled": Method("distilled", 1, svd=True),
-        "mixture_distilled": Method("distilled", MEMBERS, svd=True),
+        "low_rank_distilled": ImageMethod("distilled", 1, svd=True),
+        "mixture_distilled": ImageMethod("distilled", MEMBERS, svd=True),
     },
     "tied": {
-        "low_rank_tied": Method("tied", 1, svd=True),
-        "mixture_tied": Method("tied", MEMBERS, svd=True),
+        "low_rank_tied": ImageMethod("tied", 1, svd=True),
+        "mixture_tied": ImageMethod("tied", MEMBERS, svd=True),
     },
-    "full_rank": {"full_rank": Method("full_rank", 1)},
-    "rank_one": {"rank_one": Method("rank_one", 1)},
-    "dropout": {"mc_dropout": Method("dropout", 1)},
-    "swag": {"swag": Method("deterministic", 1, swag=True)},
+    "full_rank": {"full_rank": ImageMethod("full_rank", 1)},
+    "rank_one": {"rank_one": ImageMethod("rank_one", 1)},
+    "dropout": {"mc_dropout": ImageMethod("dropout", 1)},
+    "swag": {"swag": ImageMethod("deterministic", 1, swag=True)},
 }
 METHODS = {name: method for family in FAMILIES.values() for name, method in family.items()}
 

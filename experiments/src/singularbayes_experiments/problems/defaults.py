@@ -42,7 +42,7 @@ STOPPED = ", stopped"  # ends the name of a record: at its best epoch
 
 
 @dataclass(frozen=True)
-class Set:
+class DefaultsSet:
     """A data set: hidden units, batch size and epochs that its networks have."""
 
     name: str
@@ -57,20 +57,20 @@ SETS = {
     one.name: one
     for one in (
         # The most work first.
-        Set("fashion_mnist", (1200, 1200), 128, 20, "classes"),
-        Set("mnist", (1200, 1200), 128, 20, "classes"),
-        Set("protein_tertiary_structure", (100, 100), 256, 40),
-        Set("kin8nm", _TABLE, 64, 60),
-        Set("naval_propulsion_plant", _TABLE, 64, 40),
-        Set("power_plant", _TABLE, 64, 40),
-        Set("digits", (128, 128), 32, 100, "classes"),
-        Set("energy", _TABLE, 32, 200),
-        Set("concrete", _TABLE, 32, 150),
-        Set("boston_housing", _TABLE, 32, 200),
-        Set("yacht", _TABLE, 32, 300),
-        Set("moons", _TABLE, 32, 150, "classes"),
-        Set("wine_quality_red", _TABLE, 32, 60),
-        Set("wine", _TABLE, 32, 200, "classes"),
+        DefaultsSet("fashion_mnist", (1200, 1200), 128, 20, "classes"),
+        DefaultsSet("mnist", (1200, 1200), 128, 20, "classes"),
+        DefaultsSet("protein_tertiary_structure", (100, 100), 256, 40),
+        DefaultsSet("kin8nm", _TABLE, 64, 60),
+        DefaultsSet("naval_propulsion_plant", _TABLE, 64, 40),
+        DefaultsSet("power_plant", _TABLE, 64, 40),
+        DefaultsSet("digits", (128, 128), 32, 100, "classes"),
+        DefaultsSet("energy", _TABLE, 32, 200),
+        DefaultsSet("concrete", _TABLE, 32, 150),
+        DefaultsSet("boston_housing", _TABLE, 32, 200),
+        DefaultsSet("yacht", _TABLE, 32, 300),
+        DefaultsSet("moons", _TABLE, 32, 150, "classes"),
+        DefaultsSet("wine_quality_red", _TABLE, 32, 60),
+        DefaultsSet("wine", _TABLE, 32, 200, "classes"),
     )
 }
 
@@ -106,7 +106,7 @@ class Rows:
         return order[validate + stop :], order[validate : validate + stop], order[:validate]
 
 
-def rows_of(one: Set) -> Rows:
+def rows_of(one: DefaultsSet) -> Rows:
     """Returns a data set without its test rows; tables are standardised."""
     if one.name in IMAGES:
         pixels, labels = getattr(data, one.name)().train
@@ -131,7 +131,7 @@ def rows_of(one: Set) -> Rows:
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 
-def network(one: Set, rows: Rows, kind: str) -> keras.Model:
+def network(one: DefaultsSet, rows: Rows, kind: str) -> keras.Model:
     """Returns a compiled network: "deterministic", or low-rank with the prior's form and the rank in `kind`."""
     classes = one.task == "classes"
     outputs = int(rows.y.max()) + 1 if classes else 1

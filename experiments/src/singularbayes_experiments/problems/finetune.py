@@ -6,7 +6,7 @@ the tokens. Frozen weights compute in bfloat16; what is trained is kept in float
 
 Settings: SST-2 with 1,000, 4,000 and all rows (test: the 872 sentences of dev; no OOD data), CLINC150 with 10 queries
 per intent and all (OOD: its 1,000 out-of-scope test queries), Banking77 with 10 per intent and all (OOD: the same
-queries). Small settings draw their rows anew for every seed. Validation rows are fixed: 435 whole sentences of SST-2
+queries). Small settings draw other rows for every seed. Validation rows are fixed: 435 whole sentences of SST-2
 with all their phrases, of which 2,000 rows; CLINC150's own 3,000; every seventh query of each intent of Banking77
 (whose full setting is the rest).
 
@@ -54,7 +54,7 @@ as above. MonteCLoRA's steps are CUDA graphs now (`runs/monteclora_steps.py`), w
 `DEFAULTS` is another question, asked on validation rows alone: which prior width, β, η and learning rate of ρ suit an
 adapter that nobody tunes, and should its head be random, too. It takes no part in the comparison.
 
-`SCALES` goes on from there. A newcomer sets nothing: β is the .03 of `KLSchedule()`, η .1, and the encoder drops out at
+`SCALES` continues there. A newcomer sets nothing: β is the .03 of `KLSchedule()`, η .1, and the encoder drops out at
 the .1 of its preset. Which scale should the default prior have then, as a multiple of the initial posterior scales? The
 KL starts with log c + 1/(2 c²) − ½ nats per scalar: 0 for c = 1, .32 for 2, .65 for 3, .92 for 4, 1.99 for 12. By the
 table of `DEFAULTS`, β / width² = 100 loses least, which is c = 2 here. The rule, written before the run: for each c of
@@ -76,8 +76,8 @@ TUNING_SEEDS = (0, 1)
 RESULT_SEEDS = (10, 11, 12, 13, 14)
 TUNING_DRAWS, RESULT_DRAWS = 8, 16
 ENSEMBLE, MIXTURE = 5, 4
-OFF = 1e-9  # a posterior scale that is none
-FLAT = 1e6  # the width of a prior that is none
+OFF = 1e-9  # a posterior scale of practically 0
+FLAT = 1e6  # the width of a prior without influence
 
 Kind = Literal["lora", "mc_dropout", "blob", "bayes"]
 

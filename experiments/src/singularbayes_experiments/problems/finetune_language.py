@@ -25,7 +25,7 @@ clearly above chance where the lower end of its 95 % interval of test accuracy, 
 for every seed; else nothing more is concluded.
 
 Order of work: zero-shot of both sets, then LoRA and the Bayesian adapter for each set, then BLoB's form and MC dropout:
-tuning before results. What does not fit into the time of the run is left out from its end, and said. The first call had
+tuning before results. What does not fit into the time of the run is left out at its end, and named. The first call had
 results of LoRA and the Bayesian adapter on ARC-Easy; the second those on OpenBookQA. The third is for BLoB's form and
 MC dropout on both, eight networks side by side, which changes rounding alone.
 """
@@ -48,14 +48,14 @@ CHANCE, MARGIN = 0.25, 0.05
 
 
 @dataclass(frozen=True)
-class Setting:
+class LanguageSetting:
     """A data set and how long it trains."""
 
     name: str
     epochs: int
 
 
-SETTINGS = (Setting("arc_easy", 3), Setting("openbookqa", 2))
+SETTINGS = (LanguageSetting("arc_easy", 3), LanguageSetting("openbookqa", 2))
 RATES = (2e-4, 6e-4)
 LEVELS: dict[Kind, tuple[dict[str, Any], ...]] = {
     "lora": ({}, {"dropout": 0.1}),

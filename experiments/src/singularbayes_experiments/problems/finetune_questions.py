@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from singularbayes_experiments import data
-from singularbayes_experiments.problems.finetune_language import CHOICE_TOKENS, CHOICES, LENGTHS, SLOTS, Setting
+from singularbayes_experiments.problems.finetune_language import CHOICE_TOKENS, CHOICES, LENGTHS, SLOTS, LanguageSetting
 
 PADDING = 9
 
@@ -45,7 +45,7 @@ class Questions:
         fits = [(length <= most) & (slots <= SLOTS[most]) for most in LENGTHS]
         return np.array(LENGTHS)[np.argmax(fits, axis=0)]
 
-    def training_rows(self, setting: Setting) -> np.ndarray:
+    def training_rows(self, setting: LanguageSetting) -> np.ndarray:
         return self.parts["train"]
 
 

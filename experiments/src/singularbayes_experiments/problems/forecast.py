@@ -65,8 +65,8 @@ class ForecastSettings(TrainingSettings):
     Args:
         windows: how many to train on, to validate and to test, in the order of time.
         ranks: of the input and recurrent kernel of both layers and of the head.
-        noise: in training, "one" and "grows" assume a standard deviation of 1, and "own" lets the network say it. In
-            scores it is fitted to the validation windows: "one" is the same for all windows, "grows" a sum of a
+        noise: in training, "one" and "grows" assume a standard deviation of 1, and "own" lets the network predict it.
+            In scores it is fitted to the validation windows: "one" is the same for all windows, "grows" a sum of a
             constant, the window's last value and its mean change from hour to hour, each with a weight, "own" what the
             network predicts, times a factor.
         from_last: the network predicts the change from the last hour instead of the value.
@@ -182,7 +182,7 @@ class Forecast(study.Comparison):
 
 
 @lru_cache(maxsize=1)
-def windows(sizes: tuple[int, int, int], hours: int) -> air.Split:
+def windows(sizes: tuple[int, int, int], hours: int) -> air.AirSplit:
     """Returns the windows of Beijing."""
     return air.split(air.rows_of(data.beijing_pm25().table), sizes, hours)
 
@@ -219,7 +219,7 @@ def _rules(settings: ForecastSettings) -> list[Resumable]:
     ]
 
 
-def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, settings: ForecastSettings) -> np.ndarray:
+def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.AirScaling, settings: ForecastSettings) -> np.ndarray:
     """Returns what the noise of every window is weighed from, (windows, kinds), none below 0.
 
     Of a noise that grows: 1, the last value and the mean change from hour to hour, both in µg/m³.
@@ -233,11 +233,11 @@ def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, setting
     return np.stack([ones, values[:, -1], np.abs(np.diff(values, axis=1)).mean(axis=1)], axis=1)
 
 
-def _in_units(p: ValuePredictive, scaling: air.Scaling) -> ValuePredictive:
+def _in_units(p: ValuePredictive, scaling: air.AirScaling) -> ValuePredictive:
     """Returns predictions in µg/m³."""
     return value_scores.in_units(p, scaling.target_mean, scaling.target_std)
 
 
-def _values(split: air.Split, part: str) -> np.ndarray:
+def _values(split: air.AirSplit, part: str) -> np.ndarray:
     """Returns the targets of a part in µg/m³."""
     return split.scaling.target_mean + split.scaling.target_std * getattr(split, part).y.astype("float64")

@@ -19,8 +19,8 @@ import numpy as np
 from singularbayes_experiments.methods.configurations import Changes, Configurations
 from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.problems import icu_features, mortality
-from singularbayes_experiments.problems.mortality import METHODS, PAPER_METHODS, Sets
-from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
+from singularbayes_experiments.problems.mortality import METHODS, PAPER_METHODS, MortalitySets
+from singularbayes_experiments.problems.mortality_scaling import FeatureScaling, Units
 
 Shift = Literal["coronary", "cardiac", "medical", "surgical", "eicu"]
 # PhysioNet's number of the kind of care.
@@ -46,12 +46,12 @@ class ICUProblem(mortality.MortalityProblem):
     name = "icu"
     paper = mortality.published(ICUSettings())
 
-    def sets(self, settings: ICUSettings) -> Sets:
+    def sets(self, settings: ICUSettings) -> MortalitySets:
         return split(settings.shift, settings.scaling)
 
 
 @cache
-def split(shift: Shift, units: Units = "range") -> Sets:
+def split(shift: Shift, units: Units = "range") -> MortalitySets:
     """Returns the stays of a shift."""
     stays = icu_features.physionet()
     kind = SHIFTS[shift]
@@ -59,7 +59,7 @@ def split(shift: Shift, units: Units = "range") -> Sets:
     known = np.ones(len(x), bool) if kind is None else stays.unit != kind
     used = known & (stays.sets != "c")
     held = _a_fifth(used, stays.unit * 2 + stays.died)
-    scaling = Scaling.of(x[used & ~held], units)
+    scaling = FeatureScaling.of(x[used & ~held], units)
 
     def part(rows: np.ndarray) -> mortality.Part:
         return scaling(x[rows]), stays.died[rows]
@@ -69,7 +69,7 @@ def split(shift: Shift, units: Units = "range") -> Sets:
         ood = scaling(elsewhere.features), np.nan_to_num(elsewhere.died, nan=-1).astype(int)
     else:
         ood = part(~known)
-    return Sets(part(used & ~held), part(held), part(known & (stays.sets == "c")), ood)
+    return MortalitySets(part(used & ~held), part(held), part(known & (stays.sets == "c")), ood)
 
 
 def _a_fifth(used: np.ndarray, stratum: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ def _tried(what: str, name: str, values: dict[Units, tuple], more: Changes) -> d
 
 
 VARIATIONAL = _tried("beta {:g}", "beta", {"range": (0.1, 0.03), "deviation": (1.0, 0.3)}, _STARTS)
-# Rank-one networks are deterministic networks but for two vectors a layer, and with the configurations above (100
+# Rank-one networks are deterministic networks except for two vectors a layer, and with the configurations above (100
 # epochs) all four overfitted on validation (not kept). They got four others, by how long they train. Their prior is
 # centred at the point weight, as their authors have it.
 _FEWER: Changes = _STARTS | {"beta": 1.0, "warmup": 4, "rank_one_form": "product"}

@@ -171,7 +171,7 @@ def _furthest(stays: int, row: np.ndarray, sign: np.ndarray, value: np.ndarray) 
 class Elsewhere:
     """Stays of the eICU demo: (stays, 23) features by the APACHE rule, and whether the patient died in the hospital.
 
-    `died` is NaN where the demo does not say.
+    `died` is NaN where the demo does not have it.
     """
 
     features: np.ndarray

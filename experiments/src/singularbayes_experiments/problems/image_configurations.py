@@ -25,13 +25,13 @@ def annealed(beta: float, rate: float, **more) -> Named:
 
 
 def stopped(epochs: int, rate: float = 1e-3) -> Named:
-    """Returns a deterministic network's configuration and its name: a cosine from this rate, over so many epochs."""
+    """Returns a deterministic network's configuration and its name: a cosine from this rate, over this many epochs."""
     text = "" if rate == ImageSettings.learning_rate else f", rate {rate:g}"
     return {f"{epochs} epochs{text}": {"cosine": True, "epochs": epochs, "learning_rate": rate}}
 
 
 def averaged(before: int, along: int, rate: float) -> Named:
-    """Returns a configuration of SWAG and its name: so many epochs of Adam, then so many of SGD at this rate."""
+    """Returns a configuration of SWAG and its name: this many epochs of Adam, then this many of SGD at this rate."""
     changes = {"cosine": True, "epochs": before + along, "swag_epochs": along, "swag_rate": rate}
     return {f"{before} epochs, then {along} of SGD {rate:g}": changes}
 

@@ -21,7 +21,7 @@ _BETA = dict(zip(METHODS, BETAS, strict=True))
 
 @dataclass(frozen=True)
 class KLStudySettings(images.ImageSettings):
-    """Those of MNIST, but for the rates; β is the method's."""
+    """Those of MNIST, except for the rates; β is the method's."""
 
     rho_lr: float = 4.0
     cosine: bool = True

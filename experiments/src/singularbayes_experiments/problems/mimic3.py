@@ -24,8 +24,8 @@ from singularbayes_experiments.methods.configurations import Configurations
 from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.problems import mimic3_features, mimic3_tables, mortality
 from singularbayes_experiments.problems.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
-from singularbayes_experiments.problems.mortality import PAPER_METHODS, Sets
-from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
+from singularbayes_experiments.problems.mortality import PAPER_METHODS, MortalitySets
+from singularbayes_experiments.problems.mortality_scaling import FeatureScaling, Units
 
 DEMO, OWN = "demo", "own"
 FOLDER = (
@@ -48,7 +48,7 @@ class MIMIC3Problem(mortality.MortalityProblem):
     name = "mimic3"
     paper = mortality.published(MIMIC3Settings())
 
-    def sets(self, settings: MIMIC3Settings) -> Sets:
+    def sets(self, settings: MIMIC3Settings) -> MortalitySets:
         return split(folder_of(settings.tables), settings.length_of_stay, settings.scaling)
 
 
@@ -70,7 +70,7 @@ def stays(folder: str) -> mimic3_tables.CareStays:
 
 
 @cache
-def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
+def split(folder: str, length_of_stay: bool, units: Units = "range") -> MortalitySets:
     """Returns the adults in three parts, no patient in two of them, and the newborns if there are any."""
     found = stays(folder)
     x, y = found.columns(mimic3_features.names(length_of_stay)), found.died.astype(int)
@@ -84,13 +84,13 @@ def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
     test, validation = (adult & np.isin(found.patients, some) for some in (tested, held))
     train = adult & ~test & ~validation
     _warn_of_empty(x[train], mimic3_features.names(length_of_stay))
-    scaling = Scaling.of(x[train], units)
+    scaling = FeatureScaling.of(x[train], units)
 
     def part(rows: np.ndarray) -> mortality.Part:
         return scaling(x[rows]), y[rows]
 
     ood = part(found.newborn) if found.newborn.any() else None
-    return Sets(part(train), part(validation), part(test), ood)
+    return MortalitySets(part(train), part(validation), part(test), ood)
 
 
 def _warn_of_empty(features: np.ndarray, names: tuple[str, ...]) -> None:

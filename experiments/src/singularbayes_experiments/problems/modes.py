@@ -39,7 +39,7 @@ SHIFTS = ("coronary", "cardiac", "medical", "surgical", "eicu")
 
 
 @dataclass(frozen=True)
-class Set:
+class ModesSet:
     """A data set: hidden units, ranks of all weights, batch size, and epochs of variational networks.
 
     Args:
@@ -62,7 +62,7 @@ class Set:
     per_round: int = ROUND
     far_behind: tuple[str, ...] = ()
     seeds: int = 5
-    tuned_on: "Set | None" = None
+    tuned_on: "ModesSet | None" = None
     together: int = 80
     tiny: bool = False
 
@@ -92,33 +92,37 @@ class Set:
 
 _FAR_BEHIND = ("low_rank", "full_rank", "mixture_split")
 _TABLE = ((64, 64), (32, 32, 1))
-_CARE = Set("icu_coronary", (128, 128), (15, 15, 1), 64, 60, "icu", seeds=4)
+_CARE = ModesSet("icu_coronary", (128, 128), (15, 15, 1), 64, 60, "icu", seeds=4)
 SETS = {
     one.name: one
     for one in (
-        Set("sst2", (), (16,), 64, 8, "text", rounds=2, per_round=4, far_behind=("full_rank",), seeds=4, together=20),
-        Set("beijing", (64, 64), (14, 20, 20, 20, 1), 256, 20, "air", seeds=4),
-        Set("fashion_mnist", (1200, 1200), (25, 25, 10), 128, 20, "images", rounds=3, far_behind=_FAR_BEHIND),
-        Set("mnist", (1200, 1200), (25, 25, 10), 128, 20, "images", rounds=3, far_behind=_FAR_BEHIND),
-        Set(TOY, (100, 100), (1, 16, 1), 128, 400, TOY, rounds=2),
+        ModesSet(
+            "sst2", (), (16,), 64, 8, "text", rounds=2, per_round=4, far_behind=("full_rank",), seeds=4, together=20
+        ),
+        ModesSet("beijing", (64, 64), (14, 20, 20, 20, 1), 256, 20, "air", seeds=4),
+        ModesSet("fashion_mnist", (1200, 1200), (25, 25, 10), 128, 20, "images", rounds=3, far_behind=_FAR_BEHIND),
+        ModesSet("mnist", (1200, 1200), (25, 25, 10), 128, 20, "images", rounds=3, far_behind=_FAR_BEHIND),
+        ModesSet(TOY, (100, 100), (1, 16, 1), 128, 400, TOY, rounds=2),
         _CARE,
         *(replace(_CARE, name=f"icu_{shift}", tuned_on=_CARE) for shift in SHIFTS[1:]),
-        Set("cnn", (64,), (8, 12, 16, 10), 128, 10, "cnn", rounds=2, far_behind=_FAR_BEHIND, seeds=4, together=40),
-        Set("concrete", *_TABLE, 32, 150, rounds=2),
-        Set("energy", *_TABLE, 32, 200, rounds=2),
-        Set("boston_housing", *_TABLE, 32, 150, rounds=2),
-        Set("yacht", *_TABLE, 32, 300, rounds=2),
-        Set("wine_quality_red", *_TABLE, 32, 60, rounds=2),
-        Set("kin8nm", *_TABLE, 64, 40, rounds=2),
-        Set("power_plant", *_TABLE, 64, 40, rounds=2),
-        Set("naval_propulsion_plant", *_TABLE, 64, 40, rounds=2),
-        Set("protein_tertiary_structure", (100, 100), (32, 32, 1), 256, 30, rounds=2, seeds=4),  # it has five splits
+        ModesSet("cnn", (64,), (8, 12, 16, 10), 128, 10, "cnn", rounds=2, far_behind=_FAR_BEHIND, seeds=4, together=40),
+        ModesSet("concrete", *_TABLE, 32, 150, rounds=2),
+        ModesSet("energy", *_TABLE, 32, 200, rounds=2),
+        ModesSet("boston_housing", *_TABLE, 32, 150, rounds=2),
+        ModesSet("yacht", *_TABLE, 32, 300, rounds=2),
+        ModesSet("wine_quality_red", *_TABLE, 32, 60, rounds=2),
+        ModesSet("kin8nm", *_TABLE, 64, 40, rounds=2),
+        ModesSet("power_plant", *_TABLE, 64, 40, rounds=2),
+        ModesSet("naval_propulsion_plant", *_TABLE, 64, 40, rounds=2),
+        ModesSet(
+            "protein_tertiary_structure", (100, 100), (32, 32, 1), 256, 30, rounds=2, seeds=4
+        ),  # it has five splits
     )
 }
 
 
 @dataclass(frozen=True)
-class Method:
+class ModesMethod:
     """How the weights are distributed and trained.
 
     Args:
@@ -142,18 +146,22 @@ class Method:
 
 
 METHODS = {
-    "deterministic": Method("deterministic", "deterministic"),
-    "deep_ensemble": Method("deep ensemble of 5", "deterministic", components=5, examples="own"),
-    "mixture_repeat_anchored": Method("mixture of 5, repeat, anchored", prior="anchored", components=5),
-    "mixture_repeat": Method("mixture of 5, repeat", components=5),
-    "low_rank": Method("low-rank"),
-    "low_rank_anchored": Method("low-rank, anchored", prior="anchored"),
-    "mixture_split_anchored": Method("mixture of 4, split, anchored", prior="anchored", components=4, examples="split"),
-    "mixture_split": Method("mixture of 4, split", components=4, examples="split"),
-    "full_rank": Method("full-rank", "full_rank"),
-    "ivon": Method("low-rank by IVON", newton=True),
-    "mixture_svd_anchored": Method("SVD-initialised mixture of 5, anchored", prior="anchored", components=5, svd=True),
-    "mixture_svd": Method("SVD-initialised mixture of 5", components=5, svd=True),
+    "deterministic": ModesMethod("deterministic", "deterministic"),
+    "deep_ensemble": ModesMethod("deep ensemble of 5", "deterministic", components=5, examples="own"),
+    "mixture_repeat_anchored": ModesMethod("mixture of 5, repeat, anchored", prior="anchored", components=5),
+    "mixture_repeat": ModesMethod("mixture of 5, repeat", components=5),
+    "low_rank": ModesMethod("low-rank"),
+    "low_rank_anchored": ModesMethod("low-rank, anchored", prior="anchored"),
+    "mixture_split_anchored": ModesMethod(
+        "mixture of 4, split, anchored", prior="anchored", components=4, examples="split"
+    ),
+    "mixture_split": ModesMethod("mixture of 4, split", components=4, examples="split"),
+    "full_rank": ModesMethod("full-rank", "full_rank"),
+    "ivon": ModesMethod("low-rank by IVON", newton=True),
+    "mixture_svd_anchored": ModesMethod(
+        "SVD-initialised mixture of 5, anchored", prior="anchored", components=5, svd=True
+    ),
+    "mixture_svd": ModesMethod("SVD-initialised mixture of 5", components=5, svd=True),
 }
 # On large data sets, and what a second round needs to be complete.
 LARGE = (

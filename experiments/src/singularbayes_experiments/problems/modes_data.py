@@ -19,7 +19,7 @@ from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.methods.network_fit import RATE
 from singularbayes_experiments.problems import defaults, fashion_mnist, mnist, modes_large, toy
 from singularbayes_experiments.problems.images import ImageSettings
-from singularbayes_experiments.problems.modes import IMAGES, RESULT_SEEDS, TOY, TUNING_SEEDS, Set
+from singularbayes_experiments.problems.modes import IMAGES, RESULT_SEEDS, TOY, TUNING_SEEDS, ModesSet
 
 SMALL = ("images", TOY, "uci")  # families whose data and networks are here
 PERTURBED = 2000  # training inputs that are perturbed for the proxy OOD score
@@ -47,30 +47,34 @@ class Data:
     def train(self, seed: int) -> np.ndarray:
         return self.rows.get(seed, self.rows[min(self.rows)])
 
-    def asked(self, seed: int) -> dict[str, Part]:
+    def evaluation_parts(self, seed: int) -> dict[str, Part]:
         return self.parts.get(seed, self.parts[min(self.parts)])
 
 
-def data_of(one: Set, tuning: bool) -> Data:
+def data_of(one: ModesSet, tuning: bool) -> Data:
     """Returns what tuning sees, validation rows and perturbed training inputs, or what results are scored on."""
     if one.name in IMAGES:
         return _images(one, tuning)
     if one.family in (TOY, "uci"):
         return _toy(tuning) if one.name == TOY else _uci(one, tuning)
-    (x, y), asked = modes_large.parts_of(one, tuning)
+    (x, y), evaluation = modes_large.parts_of(one, tuning)
     if one.tiny:
-        x, y, asked = x[:640], y[:640], {name: tuple(each[:100] for each in part) for name, part in asked.items()}
+        x, y, evaluation = (
+            x[:640],
+            y[:640],
+            {name: tuple(each[:100] for each in part) for name, part in evaluation.items()},
+        )
     y = y.astype("int32") if one.task == "classes" else y
-    parts = {name: Part(part[0], part[1] if len(part) > 1 else None) for name, part in asked.items()}
+    parts = {name: Part(part[0], part[1] if len(part) > 1 else None) for name, part in evaluation.items()}
     return Data(x, y, {0: np.arange(len(x))}, {0: parts})
 
 
-def result_seeds(one: Set) -> tuple[int, ...]:
+def result_seeds(one: ModesSet) -> tuple[int, ...]:
     """Returns the seeds of the results."""
     return RESULT_SEEDS[: one.seeds]
 
 
-def _images(one: Set, tuning: bool) -> Data:
+def _images(one: ModesSet, tuning: bool) -> Data:
     problem, settings = _PROBLEMS[one.name], ImageSettings()
     (x, y), held = problem.split(settings)
     if tuning:
@@ -93,7 +97,7 @@ def _toy(tuning: bool) -> Data:
     return Data(x, y, {0: np.arange(len(x))}, {0: parts})
 
 
-def _uci(one: Set, tuning: bool) -> Data:
+def _uci(one: ModesSet, tuning: bool) -> Data:
     table = data.uci_regression(one.name)
     every: list[tuple[np.ndarray, np.ndarray]] = []
     rows, parts = {}, {}
@@ -104,12 +108,12 @@ def _uci(one: Set, tuning: bool) -> Data:
             train, test = np.split(order, [len(order) * 4 // 5])
         x, y = table.x[train], table.y[train]
         std = np.where(np.ptp(x, axis=0) > 0, x.std(axis=0), 1.0)
-        scaled, asked = (((part - x.mean(axis=0)) / std).astype("float32") for part in (x, table.x[test]))
+        scaled, evaluation = (((part - x.mean(axis=0)) / std).astype("float32") for part in (x, table.x[test]))
         targets, held = (((part - y.mean()) / y.std()).astype("float32")[:, None] for part in (y, table.y[test]))
         start = sum(len(before) for before, _ in every)
         rows[seed] = np.arange(start, start + len(scaled))
         every.append((scaled, targets))
-        parts[seed] = {"validation" if tuning else "test": Part(asked, held, float(y.std()))}
+        parts[seed] = {"validation" if tuning else "test": Part(evaluation, held, float(y.std()))}
         if tuning:
             parts[seed]["perturbed"] = Part(protocol.perturbed(scaled[:PERTURBED], seed))
     x, y = (np.concatenate(part) for part in zip(*every, strict=True))
@@ -119,7 +123,7 @@ def _uci(one: Set, tuning: bool) -> Data:
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 
-def network(one: Set, kind: str, inputs: int) -> keras.Model:
+def network(one: ModesSet, kind: str, inputs: int) -> keras.Model:
     """Returns a compiled network: "deterministic", "full_rank" or "low_rank"; priors are centred, of unit width."""
     if one.family not in SMALL:
         model = modes_large.network(one, kind)
@@ -152,7 +156,7 @@ def network(one: Set, kind: str, inputs: int) -> keras.Model:
     return defaults.compiled(keras.Model(first, hidden if classes else layers.LearnedNoise()(hidden)), one.task)
 
 
-def products(one: Set, model: keras.Model) -> int:
+def products(one: ModesSet, model: keras.Model) -> int:
     """Returns the multiplications of one example in the matrix products of a forward pass; of text, of one token."""
     biases = {id(getattr(layer, "bias_posterior", None)) for layer in model.layers}
     matrices = [each for each in find_posteriors(model) if id(each) not in biases]
@@ -162,7 +166,7 @@ def products(one: Set, model: keras.Model) -> int:
     return sum(size * times for size, times in zip(sizes, uses, strict=True))
 
 
-def answers(model: keras.Model, task: str, draws: int, together: int = 8) -> NetworkDraws:
+def network_draws(model: keras.Model, task: str, draws: int, together: int = 8) -> NetworkDraws:
     """Returns predictions of many networks: of classes the mean probabilities and the mean entropy over draws
     (examples, classes + 1); of values mean and noise variance of every draw (draws, examples, 2)."""
 
@@ -184,10 +188,10 @@ def answers(model: keras.Model, task: str, draws: int, together: int = 8) -> Net
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
-def pooled(task: str, answers: np.ndarray) -> np.ndarray:
+def pooled(task: str, draws: np.ndarray) -> np.ndarray:
     """Returns the predictions of a mixture from those of its components, on the first axis."""
-    answers = answers.astype("float64")
-    return answers.mean(axis=0) if task == "classes" else answers.reshape(-1, *answers.shape[2:])
+    draws = draws.astype("float64")
+    return draws.mean(axis=0) if task == "classes" else draws.reshape(-1, *draws.shape[2:])
 
 
 def scores(task: str, p: np.ndarray, part: Part) -> dict[str, float]:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from singularbayes_experiments.methods.network_fit import Settings
-from singularbayes_experiments.problems.modes import METHODS, TOY, Method, Set
+from singularbayes_experiments.problems.modes import METHODS, TOY, ModesMethod, ModesSet
 
 SHORT = ("boston_housing", "wine_quality_red")  # tables whose second round has fewer epochs: there networks overfit
 WIDE = ("concrete", "kin8nm")  # tables whose mixtures had chosen the wider start
@@ -27,7 +27,7 @@ HIGH_RANK = 36  # five low-rank networks for images have 14 % of the parameters 
 
 
 @functools.cache
-def configurations(one: Set, method: str, rounds: int = 1) -> Mapping[str, Settings]:
+def configurations(one: ModesSet, method: str, rounds: int = 1) -> Mapping[str, Settings]:
     """Returns the configurations of a method on a data set, those of all its rounds in order."""
     if one.tuned_on:
         one = one.tuned_on
@@ -37,26 +37,26 @@ def configurations(one: Set, method: str, rounds: int = 1) -> Mapping[str, Setti
     return MappingProxyType({f"{method} {number}": settings for number, settings in enumerate(found)})
 
 
-def round_of(one: Set, configuration: str) -> int:
+def round_of(one: ModesSet, configuration: str) -> int:
     """Returns the round that a configuration belongs to, from 1 on."""
     return int(configuration.split()[-1]) // (one.tuned_on or one).per_round + 1
 
 
-def _first(one: Set, method: Method) -> list[Settings]:
+def _first(one: ModesSet, method: ModesMethod) -> list[Settings]:
     if method.kind == "deterministic":
         return _deterministic(one)
     found = _newton(one) if method.newton else _variational(one, method)
     return [replace(settings, prior=method.prior) for settings in found]
 
 
-def _second(one: Set, method: Method) -> list[Settings]:
+def _second(one: ModesSet, method: ModesMethod) -> list[Settings]:
     if method.kind == "deterministic":
         return _second_deterministic(one)
     found = _second_newton(one) if method.newton else _second_variational(one, method)
     return [replace(settings, prior=method.prior) for settings in found]
 
 
-def _third(one: Set, method: Method) -> list[Settings]:
+def _third(one: ModesSet, method: ModesMethod) -> list[Settings]:
     if method.kind == "deterministic":
         return _third_deterministic(one)
     found = _third_newton(one) if method.newton else _third_variational(one, method)
@@ -66,7 +66,7 @@ def _third(one: Set, method: Method) -> list[Settings]:
 # -- first rounds ------------------------------------------------------------------------------------------------------
 
 
-def _deterministic(one: Set) -> list[Settings]:
+def _deterministic(one: ModesSet) -> list[Settings]:
     """Learning rate, epochs and weight decay. Where an earlier choice lay at an edge, the grid begins beyond it."""
     grids: dict[str, Iterable[tuple[int, float, float]]] = {
         # A deterministic network on MNIST had chosen 3 epochs of 3 to 50, on the toy the rate 0.005 of 0.0005 to 0.005.
@@ -81,7 +81,7 @@ def _deterministic(one: Set) -> list[Settings]:
     return [Settings(epochs, rate, decay) for epochs, rate, decay in grids[one.family]]
 
 
-def _variational(one: Set, method: Method) -> list[Settings]:
+def _variational(one: ModesSet, method: ModesMethod) -> list[Settings]:
     """β and the scale of the prior, and the learning rate, the initial scale or the spread of the start."""
     if one.family in ("images", "cnn"):
         rates = (3e-4, 1e-3) if method.kind == "full_rank" and one.family == "images" else (1e-3, 3e-3)
@@ -103,7 +103,7 @@ def _variational(one: Set, method: Method) -> list[Settings]:
     return _by_rate(one, (0.3, 1.0), (0.1, 1.0), (5e-3, 1e-2))
 
 
-def _newton(one: Set) -> list[Settings]:
+def _newton(one: ModesSet) -> list[Settings]:
     """The same as for Adam: β, the scale of the prior and the learning rate, epochs as there."""
     scales, betas = {"images": ((0.1, 0.3), (0.03, 0.1)), TOY: ((0.3, 1.0), (0.1, 1.0))}.get(
         one.family, ((0.1, 0.3), (0.01, 0.03))
@@ -116,7 +116,7 @@ def _newton(one: Set) -> list[Settings]:
 # -- second rounds -----------------------------------------------------------------------------------------------------
 
 
-def _second_deterministic(one: Set) -> list[Settings]:
+def _second_deterministic(one: ModesSet) -> list[Settings]:
     grids: dict[str, Iterable[tuple[int, float, float]]] = {
         "images": itertools.product((6, 12), (5e-4, 2e-3), (0.1, 0.3)),
         TOY: itertools.product((800, 1600), (1e-2, 2e-2), (0.3, 1.0)),
@@ -129,7 +129,7 @@ def _second_deterministic(one: Set) -> list[Settings]:
     return [Settings(epochs, rate, decay) for epochs, rate, decay in grids[one.family]]
 
 
-def _second_variational(one: Set, method: Method) -> list[Settings]:
+def _second_variational(one: ModesSet, method: ModesMethod) -> list[Settings]:
     if one.family == "images":
         slow = one.name == "fashion_mnist" and method.components > 1  # these had chosen the least rate
         rates = (5e-4, 2e-3) if slow or method.kind == "full_rank" else (2e-3, 6e-3)
@@ -160,7 +160,7 @@ def _second_variational(one: Set, method: Method) -> list[Settings]:
     return _by_rate(replace(one, epochs=800), (0.1, 0.3), (0.01, 0.03), (5e-3, 1e-2))
 
 
-def _second_newton(one: Set) -> list[Settings]:
+def _second_newton(one: ModesSet) -> list[Settings]:
     """IVON diverged at rates of 0.03 and 0.1 on images, and was far from done on the toy."""
     grid = itertools.product((0.1, 0.3), (0.03, 0.1), (3e-3, 0.01))
     start = "orthogonal" if one.family == "uci" else "he"
@@ -171,7 +171,7 @@ def _second_newton(one: Set) -> list[Settings]:
 # -- third rounds, of images -------------------------------------------------------------------------------------------
 
 
-def _third_deterministic(one: Set) -> list[Settings]:
+def _third_deterministic(one: ModesSet) -> list[Settings]:
     if one.name == "mnist":  # it had chosen the highest rate and the most decay
         grid = itertools.product((8, 16), (2e-3, 4e-3), (0.3, 0.9))
     else:  # the least rate, and the most decay
@@ -179,7 +179,7 @@ def _third_deterministic(one: Set) -> list[Settings]:
     return [Settings(epochs, rate, decay) for epochs, rate, decay in grid]
 
 
-def _third_variational(one: Set, method: Method) -> list[Settings]:
+def _third_variational(one: ModesSet, method: ModesMethod) -> list[Settings]:
     digits = one.name == "mnist"
     betas = (0.01, 0.03) if method.examples == "split" else (0.1, 0.2)
     if method.kind == "full_rank":
@@ -191,7 +191,7 @@ def _third_variational(one: Set, method: Method) -> list[Settings]:
     return [replace(settings, rank=HIGH_RANK) for own in found for settings in own]
 
 
-def _third_newton(one: Set) -> list[Settings]:
+def _third_newton(one: ModesSet) -> list[Settings]:
     grid = itertools.product((0.1, 0.3), (0.03, 0.1), (3e-4, 1e-3))
     return [Settings(one.epochs, rate, 0.0, "", scale, beta, 0.03, 1.0, "he") for scale, beta, rate in grid]
 
@@ -199,14 +199,14 @@ def _third_newton(one: Set) -> list[Settings]:
 # -- one configuration -------------------------------------------------------------------------------------------------
 
 
-def _by_rate(one: Set, scales, betas, rates, eta: float = 0.03, warmup: int = 0) -> list[Settings]:
+def _by_rate(one: ModesSet, scales, betas, rates, eta: float = 0.03, warmup: int = 0) -> list[Settings]:
     return [
         Settings(one.epochs, rate, 0.0, "", scale, beta, eta, 4.0, warmup=warmup)
         for scale, beta, rate in itertools.product(scales, betas, rates)
     ]
 
 
-def _table(one: Set, method: Method, scale: float, beta: float, eta: float) -> Settings:
+def _table(one: ModesSet, method: ModesMethod, scale: float, beta: float, eta: float) -> Settings:
     start = "orthogonal" if method.kind == "low_rank" and not method.svd else "he"
     return Settings(one.epochs, 3e-3, 0.0, "", scale, beta, eta, 1.0, start)
 

@@ -18,7 +18,7 @@ from singularbayes_experiments.methods.network_fit import Bucket
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import beijing, cnn, forecast, icu, reviews, text
 from singularbayes_experiments.problems.icu import ICUSettings
-from singularbayes_experiments.problems.modes import Set
+from singularbayes_experiments.problems.modes import ModesSet
 
 WIDTHS = (20, 48)  # pieces of the texts of a batch
 TEXT_PARTS = 8  # of an epoch of text, in which the rate falls
@@ -36,15 +36,15 @@ class Parts(NamedTuple):
     """What trains and what is predicted: inputs with targets, or inputs alone, by name."""
 
     train: tuple[np.ndarray, np.ndarray]
-    asked: dict[str, tuple[np.ndarray, ...]]
+    evaluation_parts: dict[str, tuple[np.ndarray, ...]]
 
 
-def parts_of(one: Set, tuning: bool) -> Parts:
+def parts_of(one: ModesSet, tuning: bool) -> Parts:
     """Returns the rows that train, and validation rows with perturbed inputs, or test rows with OOD inputs."""
     return {"text": _text, "air": _air, "icu": _care, "cnn": _images}[one.family](one, tuning)
 
 
-def _text(one: Set, tuning: bool) -> Parts:
+def _text(one: ModesSet, tuning: bool) -> Parts:
     problem = reviews.Reviews({})
     x, y = problem.trained(_REVIEWS)
     if tuning:
@@ -78,7 +78,7 @@ def buckets(x: np.ndarray) -> list[Bucket]:
     return [Bucket(width, np.flatnonzero(rows)) for width, rows in zip(WIDTHS, (short, ~short), strict=True)]
 
 
-def _air(one: Set, tuning: bool) -> Parts:
+def _air(one: ModesSet, tuning: bool) -> Parts:
     split = forecast.windows(_FORECAST.windows, _FORECAST.hours)
     train, held, test = ((part.x, part.y[:, None]) for part in (split.train, split.validation, split.test))
     if tuning:
@@ -87,7 +87,7 @@ def _air(one: Set, tuning: bool) -> Parts:
     return Parts(train, {"validation": held, "test": test, "guangzhou": (ood[forecast.MAIN],)})
 
 
-def _care(one: Set, tuning: bool) -> Parts:
+def _care(one: ModesSet, tuning: bool) -> Parts:
     sets = icu.split(_shift(one), "range")
     if tuning:
         return Parts(sets.train, {"validation": sets.validation, "perturbed": (protocol.perturbed(sets.train[0]),)})
@@ -95,7 +95,7 @@ def _care(one: Set, tuning: bool) -> Parts:
     return Parts(sets.train, {"test": sets.test, "held_out_care": (sets.ood[0],)})
 
 
-def _images(one: Set, tuning: bool) -> Parts:
+def _images(one: ModesSet, tuning: bool) -> Parts:
     problem: Any = cnn.EXPERIMENT.problem
     train, held = problem.split(_IMAGES)
     if tuning:
@@ -104,7 +104,7 @@ def _images(one: Set, tuning: bool) -> Parts:
     return Parts(train, {"test": test} | {name: (inputs,) for name, inputs in ood.items()})
 
 
-def _shift(one: Set) -> icu.Shift:
+def _shift(one: ModesSet) -> icu.Shift:
     return one.name.removeprefix("icu_")  # type: ignore[return-value]
 
 
@@ -127,7 +127,7 @@ class CentredWeights(Weights):
         return None
 
 
-def network(one: Set, kind: str) -> keras.Model:
+def network(one: ModesSet, kind: str) -> keras.Model:
     """Returns a network that is not compiled, of the experiment whose data set it is."""
     if one.family == "text":
         settings = _TINY_REVIEWS if one.tiny else _REVIEWS
@@ -166,13 +166,13 @@ class TwoLogits(keras.layers.Layer):
         return ops.concatenate([ops.zeros_like(inputs), inputs], axis=-1)
 
 
-def loss(one: Set) -> keras.losses.Loss:
+def loss(one: ModesSet) -> keras.losses.Loss:
     if one.task == "forecast":
         return GaussianNLL()
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def uses(one: Set) -> list[int]:
+def uses(one: ModesSet) -> list[int]:
     """Returns how often one example meets each weight: words are looked up, hours and places of an image repeat."""
     if one.family == "text":
         blocks = (_TINY_REVIEWS if one.tiny else _REVIEWS).blocks

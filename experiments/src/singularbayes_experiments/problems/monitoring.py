@@ -4,7 +4,7 @@ Two services. "beijing": the low-rank forecaster of the experiment of that name,
 the score, from the committed arrays of one seed; Guangzhou's hours are the change. "clinc150": a bag-of-words
 classifier of 150 intents, its entropy as the score; questions out of scope are the change.
 
-Every repetition deals the in-distribution scores anew: a reference, then a stream, so that the two are exchangeable by
+Every repetition deals the in-distribution scores again: a reference, then a stream, so that the two are exchangeable by
 construction, whatever the order of hours was. Then the change comes: all inputs are others, or a share of them. Hours
 of Guangzhou come in random order, or from a random hour on in the order of time, where neighbours are alike. The delay
 is the number of inputs after the change until the alarm; the change may come first thing, or after a stream of others,

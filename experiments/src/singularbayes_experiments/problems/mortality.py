@@ -87,7 +87,7 @@ def published(settings: MortalitySettings) -> dict:
 
 
 @dataclass(frozen=True)
-class Sets:
+class MortalitySets:
     """What a network trains on, validates on and is tested on, and stays of another kind; labels are 1 for death.
 
     There may be no out-of-distribution stays, and such a stay may have no known end: −1.
@@ -105,7 +105,7 @@ class MortalityProblem(study.Comparison):
     methods: Mapping[str, str] = METHODS
 
     @abstractmethod
-    def sets(self, settings) -> Sets:
+    def sets(self, settings) -> MortalitySets:
         """Returns the stays; the same for all seeds and methods."""
 
     def network(self, weights: Weights, settings) -> keras.Model:

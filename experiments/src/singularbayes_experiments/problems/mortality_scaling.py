@@ -10,7 +10,7 @@ Units = Literal["range", "deviation"]  # what one unit of a scaled feature is
 
 
 @dataclass(frozen=True)
-class Scaling:
+class FeatureScaling:
     """Outliers become missing, missing values the median, and a feature is counted in units of `width` from `zero`.
 
     Out-of-distribution stays go through the same door, and are not clipped: what is beyond the training values stays
@@ -24,7 +24,7 @@ class Scaling:
     width: np.ndarray
 
     @classmethod
-    def of(cls, features: np.ndarray, units: Units = "range") -> "Scaling":
+    def of(cls, features: np.ndarray, units: Units = "range") -> "FeatureScaling":
         """Learns from (stays, features) with NaN where a value is missing.
 
         A feature of mostly one value, as whether a machine breathes, has no interquartile range, so no outliers. One

@@ -46,7 +46,7 @@ def windows() -> np.ndarray:
 def simple_scores(images: np.ndarray) -> dict[str, np.ndarray]:
     """Returns numbers of each image, the larger, the more it is taken for out-of-distribution.
 
-    An AUROC below one half says that the opposite direction detects.
+    An AUROC below one half means that the opposite direction detects.
 
     >>> flat = np.full((1, 4, 4, 3), 255, "uint8")
     >>> {name: float(score[0]) for name, score in simple_scores(flat).items()}

@@ -12,7 +12,7 @@ Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Split:
+class PhraseSplit:
     """Places of rows.
 
     `train` and `held_out` have no row of one inside a row of the other. `sentences` are those of `held_out` that are in
@@ -24,8 +24,8 @@ class Split:
     sentences: np.ndarray
 
 
-def split(rows: Sequence[Sequence[int]], sentences: int, seed: int = 0) -> Split:
-    """Returns a split that holds out so many whole sentences with their phrases.
+def split(rows: Sequence[Sequence[int]], sentences: int, seed: int = 0) -> PhraseSplit:
+    """Returns a split that holds out this many whole sentences with their phrases.
 
     A sentence is a row that is no part of another; a phrase is a part, of whichever sentences it stands in.
 
@@ -49,7 +49,7 @@ def split(rows: Sequence[Sequence[int]], sentences: int, seed: int = 0) -> Split
     def places(wanted: Collection[Tokens]) -> np.ndarray:
         return np.array([i for i, row in enumerate(tokens) if row in wanted], "int64")
 
-    return Split(places(kept - held), places(held - kept), np.array(sorted(place[row] for row in tops)))
+    return PhraseSplit(places(kept - held), places(held - kept), np.array(sorted(place[row] for row in tops)))
 
 
 def _whole_sentences(known: set[Tokens]) -> list[Tokens]:

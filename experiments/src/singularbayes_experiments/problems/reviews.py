@@ -148,7 +148,7 @@ def encoded(length: int) -> tuple[list[list[int]], np.ndarray, np.ndarray, Part,
 
 
 @functools.cache
-def _split(length: int, sentences: int) -> phrases.Split:
+def _split(length: int, sentences: int) -> phrases.PhraseSplit:
     return phrases.split(encoded(length)[0], sentences, _SPLIT)
 
 

@@ -16,7 +16,7 @@ All that came out is reported, five methods and both seeds: experiments/results/
 - **δ** = 0.05 for each number. What shapes the prior and earlier certificates on these images might have suggested
   (`PAID`) is paid by a union bound; the rest of the settings is as in `certificates`.
 
-Aims: MLP low-rank at most 0.020, CNN low-rank at most 0.0150, prior without data at most 0.21.
+Limits fixed beforehand: MLP low-rank at most 0.020, CNN low-rank at most 0.0150, prior without data at most 0.21.
 """
 
 import itertools
@@ -123,7 +123,7 @@ def network(kind: str, rank: int | None, settings: SharpSettings) -> keras.Model
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Configuration:
     """A prior to be fitted: its settings, and the seed of its network, its copies and its noise."""
 
     settings: SharpSettings
@@ -136,7 +136,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Split:
+class CertificateSplit:
     """The images of the prior, of which the last sixth chooses, those that certify, and those that test."""
 
     prior: tuple[np.ndarray, np.ndarray]
@@ -144,7 +144,7 @@ class Split:
     test: tuple[np.ndarray, np.ndarray]
 
     @classmethod
-    def of(cls, settings: SharpSettings, images=None) -> "Split":
+    def of(cls, settings: SharpSettings, images=None) -> "CertificateSplit":
         (x, y), test = images or certificates.mnist(settings.pixel_scale)
         order = np.random.default_rng(SPLIT).permutation(len(x))
         first = int(settings.share * len(x))
@@ -153,7 +153,7 @@ class Split:
 
     @property
     def fitted(self) -> tuple[np.ndarray, np.ndarray]:
-        """What the rule fits candidates on."""
+        """What the rule fits configurations on."""
         x, y = self.prior
         rest = len(x) - len(x) // 6
         return x[:rest], y[:rest]
@@ -175,12 +175,14 @@ def run(method: str, seed: int, settings: SharpSettings = SharpSettings(), image
     if METHODS[method][0] == "initial":
         return run_initial(seed, images)
     require_paid(settings)
-    split, start = Split.of(settings, images), time.perf_counter()
-    candidates = [Candidate(one, seed) for one in combinations(settings)]
-    mistakes = [count_mistakes(model, split, seed, settings) for model in fit_priors(method, candidates, *split.fitted)]
+    split, start = CertificateSplit.of(settings, images), time.perf_counter()
+    configurations = [Configuration(one, seed) for one in combinations(settings)]
+    mistakes = [
+        count_mistakes(model, split, seed, settings) for model in fit_priors(method, configurations, *split.fitted)
+    ]
     best = int(np.argmin(mistakes))
     spent = time.perf_counter() - start
-    return certified(method, candidates[best], mistakes[best], split, settings, spent)
+    return certified(method, configurations[best], mistakes[best], split, settings, spent)
 
 
 def run_initial(seed: int, images=None) -> Record:
@@ -198,17 +200,17 @@ def require_paid(settings: SharpSettings) -> None:
 
 def certified(
     method: str,
-    chosen: Candidate,
+    chosen: Configuration,
     mistakes: float,
-    split: Split,
+    split: CertificateSplit,
     settings: SharpSettings,
     spent: float = 0.0,
     copies: CopiesFolder | None = None,
 ) -> Record:
-    """Returns the record of the chosen candidate, fitted on all images of the prior, trained further and certified.
+    """Returns the record of the chosen configuration, fitted on all images of the prior, trained further and certified.
 
     Args:
-        mistakes: of the candidate, on the images that chose it.
+        mistakes: of the configuration, on the images that chose it.
         spent: seconds of the rule.
     """
     used, seed, start = chosen.settings, chosen.seed, time.perf_counter()
@@ -256,19 +258,19 @@ def combinations(settings: SharpSettings) -> list[SharpSettings]:
     return [replace(settings, **dict(zip(RULE, values, strict=True))) for values in products]
 
 
-def count_mistakes(model: keras.Model, split: Split, seed: int, settings: SharpSettings) -> float:
-    """Returns the share of mistakes of a candidate on the last sixth of the prior's images."""
+def count_mistakes(model: keras.Model, split: CertificateSplit, seed: int, settings: SharpSettings) -> float:
+    """Returns the share of mistakes of a configuration on the last sixth of the prior's images."""
     # With draws of its own: those of the certificate have to know nothing of the choice.
     return float(drawn_risks(model, *split.choosing, max(20, settings.draws // 15), seed=seed + _OTHER).mean())
 
 
 def fit_priors(
-    method: str, wanted: Sequence[Candidate], x: np.ndarray, y: np.ndarray, copies: CopiesFolder | None = None
+    method: str, wanted: Sequence[Configuration], x: np.ndarray, y: np.ndarray, copies: CopiesFolder | None = None
 ) -> list[keras.Model]:
-    """Returns a model for each candidate, fitted on these images and their copies.
+    """Returns a model for each configuration, fitted on these images and their copies.
 
-    Candidates with one dropout are one program (`fit_many`), but convolutions train alone: those of many members are
-    convolutions in groups, which accelerators are slow at.
+    Configurations with one dropout are one program (`fit_many`), but convolutions train alone: those of many members
+    are convolutions in groups, which accelerators are slow at.
     """
     groups: dict[Any, list[int]] = defaultdict(list)
     for i, one in enumerate(wanted):
@@ -279,14 +281,14 @@ def fit_priors(
     return [models[i] for i in range(len(wanted))]
 
 
-def _fit_together(method: str, wanted: list[Candidate], x, y, copies: CopiesFolder | None) -> list[keras.Model]:
-    """Returns the models of candidates with one network, each with its own images."""
+def _fit_together(method: str, wanted: list[Configuration], x, y, copies: CopiesFolder | None) -> list[keras.Model]:
+    """Returns the models of configurations with one network, each with its own images."""
     settings = wanted[0].settings
     size = len(x) * (settings.copies + 1)
     sources = list(dict.fromkeys(one.moves for one in wanted))
     moved = np.concatenate([_with_copies(moves, x, copies) for moves in sources])
     rows = np.stack([np.arange(size) + size * sources.index(one.moves) for one in wanted])
-    built: list[Candidate] = []
+    built: list[Configuration] = []
 
     def build(seed: int) -> keras.Model:
         built.append(wanted[seed])

@@ -9,7 +9,7 @@ Deterministic networks: two numbers of epochs with positions, and the smaller on
 
 The other two came after those of low-rank and deterministic networks and their dev scores: deterministic networks had
 been best at the fewest epochs, so they got fewer; variational ones got a smaller and a larger weight of the KL;
-rank-one networks, which are deterministic networks but for two vectors a layer, fewer epochs; SWAG fewer epochs before
+rank-one networks, which are deterministic networks except for two vectors a layer, fewer epochs; SWAG fewer before
 it collects, and while. A low-rank network that starts at an SVD was first run with the settings of `low_rank`; when its
 dev scores were known it got tuning runs of its own, of the same five configurations. Ensembles have the settings of
 their members. The one of networks from SVDs was written down after the dev scores of its members and of the other

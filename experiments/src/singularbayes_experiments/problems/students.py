@@ -9,8 +9,9 @@ rate, and three students for each teacher, compared on all four:
 - "perturbed" from the copies too;
 - "means" is no student: the collapsed mean network in one pass, what a student has to beat.
 
-Aims: the NLL within .005 of the teacher's and the AUROC of the epistemic score within .01 of it, on test data. Nothing
-is chosen by these runs, so there are no tuning runs; "perturbed" is what the docs recommend, whatever comes out.
+Limits fixed beforehand: the NLL within .005 of the teacher's and the AUROC of the epistemic score within .01 of it, on
+test data. Nothing is chosen by these runs: there are no tuning runs; "perturbed" is what the docs recommend, whatever
+comes out.
 """
 
 import time
@@ -91,7 +92,7 @@ class Case:
 
     perturb: Callable[[np.ndarray, np.random.Generator], np.ndarray]
     settings: StudentSettings
-    detection: str  # the AUROC that has an aim
+    detection: str  # the AUROC that has a limit fixed beforehand
     nll: str = "nll"
 
 
@@ -158,7 +159,7 @@ def run_students(names: Sequence[str] | None, seeds: Sequence[int], folder: Path
 
 
 def compared(one: Record) -> str:
-    """Returns the scores that have an aim, of the teacher and of the student."""
+    """Returns the scores that have a limit fixed beforehand, of the teacher and of the student."""
     pairs = [(score, *gap(one, score)) for score in one.settings["scores"]]
     return "; ".join(f"{score} {teacher:.4f} → {student:.4f}" for score, teacher, student in pairs)
 

@@ -2,17 +2,17 @@
 
 A piece is one method on one split of one table: with its defaults, or tuned. A tuned one fits eight configurations on
 four fifths of the training rows of split 0, takes the one with the least NLL on the other fifth, and fits it on the
-training rows of `TUNED_SPLITS`. Scores are of test rows. With defaults programs are compiled anew in every fit, so that
-seconds are those of a first call; a process has one core. A piece of ours ends in the label of the candidate of
-`table_candidates` that it is, so records of other defaults are not taken for it.
+training rows of `TUNED_SPLITS`. Scores are of test rows. With defaults programs are compiled again in every fit, so
+that seconds are those of a first call; a process has one core. A piece of ours ends in the label of the configuration
+of `table_configurations` that it is, so records of other defaults are not taken for it.
 """
 
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from singularbayes_experiments.problems import table_candidates, table_methods
-from singularbayes_experiments.problems.table_methods import Method
+from singularbayes_experiments.problems import table_configurations, table_methods
+from singularbayes_experiments.problems.table_methods import TableMethod
 from singularbayes_experiments.problems.table_scores import scores_of_fit
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION, table
 
@@ -22,7 +22,7 @@ MIDDLE = ("kin8nm", "power_plant", "naval_propulsion_plant")
 LARGE = ("protein_tertiary_structure",)
 
 
-def methods_of(name: str) -> dict[str, Method]:
+def methods_of(name: str) -> dict[str, TableMethod]:
     """Returns the methods for a table."""
     return table_methods.REGRESSION if name in REGRESSION else table_methods.CLASSIFICATION
 
@@ -32,7 +32,7 @@ def pieces(labels: dict[str, str]) -> list[tuple]:
     before the next split.
 
     Args:
-        labels: of the candidates that ours are, by task.
+        labels: of the configurations that ours are, by task.
     """
 
     def piece(kind: str, name: str, split: int, method: str) -> tuple:
@@ -74,8 +74,8 @@ def run(piece: tuple) -> dict:
         return {"left_out": f"more than {method.most_rows} rows"}
 
     def scores(settings: dict, train: np.ndarray, test: np.ndarray, seed: int) -> dict:
-        own = table_candidates.by_label(_task(name), label[0]).arguments(len(train)) if label else {}
-        return scores_of_fit(one, method.fit, own | settings, train, test, seed, anew=kind == "defaults")
+        own = table_configurations.by_label(_task(name), label[0]).arguments(len(train)) if label else {}
+        return scores_of_fit(one, method.fit, own | settings, train, test, seed, compile_again=kind == "defaults")
 
     if kind == "defaults":
         train, test = one.splits[split]

@@ -20,7 +20,7 @@ Z = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True)
-class Method:
+class TableMethod:
     """A method, the values of its settings that are tuned, and the largest number of training rows it is run with."""
 
     fit: Callable[..., Callable]
@@ -216,8 +216,8 @@ def _network(inputs: int, outputs: int, loss, steps: int, rate: float, decay: fl
     return build
 
 
-def _trained(x, targets, outputs, loss, seed, members, rate=1e-3, decay=1e-4, dropout=0.0, steps=10_000):
-    """Returns a deep ensemble, or one network with dropout, trained for at least 40 epochs and so many steps."""
+def _trained(x, targets, *, outputs, loss, seed, members, rate=1e-3, decay=1e-4, dropout=0.0, steps=10_000):
+    """Returns a deep ensemble, or one network with dropout, trained for at least 40 epochs and this many steps."""
     from singularbayes.baselines import DeepEnsemble, MCDropout
 
     batch = 32 if len(x) < 5_000 else 256
@@ -238,7 +238,7 @@ def _networks(x, y, seed, **settings):
 
     scaled, centre, scale = _scaled(x, y)
     targets = ((y - centre) / scale).astype("float32")[:, None]
-    trained = _trained(scaled(x), targets, 2, sb.MeanScaleNLL(), seed, 5, **settings)
+    trained = _trained(scaled(x), targets, outputs=2, loss=sb.MeanScaleNLL(), seed=seed, members=5, **settings)
 
     def predict(new):
         p = trained.predict(scaled(new), draws=100, likelihood="mean_scale")
@@ -252,7 +252,9 @@ def _networks_classes(x, y, seed, **settings):
 
     scaled, _, _ = _scaled(x, y)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    trained = _trained(scaled(x), y.astype("int32"), int(y.max()) + 1, loss, seed, 5, **settings)
+    trained = _trained(
+        scaled(x), y.astype("int32"), outputs=int(y.max()) + 1, loss=loss, seed=seed, members=5, **settings
+    )
     return lambda new: trained.predict(scaled(new), draws=100, likelihood="categorical_logits").mean
 
 
@@ -270,27 +272,27 @@ _ENSEMBLE = {"rate": (1e-3, 5e-3), "decay": (1e-4, 1e-2), "steps": (3_000, 10_00
 _DROPOUT = {"rate": (1e-3, 5e-3), "dropout": (0.02, 0.2), "steps": (3_000, 10_000)}
 
 OURS = ("ours", "ours, full rank")
-REGRESSION: dict[str, Method] = {
-    "ours": Method(_ours, _OURS),
-    "ours, full rank": Method(_full_rank(_ours), _OURS),
-    "NGBoost": Method(_ngboost, _TREES),
-    "CatBoost": Method(_catboost, _CATBOOST),
-    "boosted quantiles": Method(_quantiles, _BOOSTING),
-    "Gaussian process": Method(_process, _PROCESS, most_rows=1_500),
-    "MLP + MAPIE": Method(_mlp_mapie, _MLP),
-    "deep ensemble": Method(_networks, _ENSEMBLE),
-    "MC dropout": Method(_dropping(_networks), _DROPOUT),
+REGRESSION: dict[str, TableMethod] = {
+    "ours": TableMethod(_ours, _OURS),
+    "ours, full rank": TableMethod(_full_rank(_ours), _OURS),
+    "NGBoost": TableMethod(_ngboost, _TREES),
+    "CatBoost": TableMethod(_catboost, _CATBOOST),
+    "boosted quantiles": TableMethod(_quantiles, _BOOSTING),
+    "Gaussian process": TableMethod(_process, _PROCESS, most_rows=1_500),
+    "MLP + MAPIE": TableMethod(_mlp_mapie, _MLP),
+    "deep ensemble": TableMethod(_networks, _ENSEMBLE),
+    "MC dropout": TableMethod(_dropping(_networks), _DROPOUT),
 }
-CLASSIFICATION: dict[str, Method] = {
-    "ours": Method(_ours_classes, _OURS),
-    "ours, full rank": Method(_full_rank(_ours_classes), _OURS),
-    "NGBoost": Method(_ngboost_classes, _TREES),
-    "CatBoost": Method(_catboost_classes, _CATBOOST),
-    "boosted trees": Method(_boosted_classes, _BOOSTING),
-    "Gaussian process": Method(_process_classes, _PROCESS, most_rows=1_000),
-    "MLP": Method(_mlp_classes, _MLP),
-    "deep ensemble": Method(_networks_classes, _ENSEMBLE),
-    "MC dropout": Method(_dropping(_networks_classes), _DROPOUT),
+CLASSIFICATION: dict[str, TableMethod] = {
+    "ours": TableMethod(_ours_classes, _OURS),
+    "ours, full rank": TableMethod(_full_rank(_ours_classes), _OURS),
+    "NGBoost": TableMethod(_ngboost_classes, _TREES),
+    "CatBoost": TableMethod(_catboost_classes, _CATBOOST),
+    "boosted trees": TableMethod(_boosted_classes, _BOOSTING),
+    "Gaussian process": TableMethod(_process_classes, _PROCESS, most_rows=1_000),
+    "MLP": TableMethod(_mlp_classes, _MLP),
+    "deep ensemble": TableMethod(_networks_classes, _ENSEMBLE),
+    "MC dropout": TableMethod(_dropping(_networks_classes), _DROPOUT),
 }
 
 

@@ -52,16 +52,22 @@ def class_scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
 
 
 def scores_of_fit(
-    one: Table, fit: Callable, settings: dict, train: np.ndarray, test: np.ndarray, seed: int, anew: bool = False
+    one: Table,
+    fit: Callable,
+    settings: dict,
+    train: np.ndarray,
+    test: np.ndarray,
+    seed: int,
+    compile_again: bool = False,
 ) -> dict[str, float]:
     """Returns the scores of a method that is fitted on some rows of a table, on others, and its seconds.
 
     Args:
-        anew: whether programs are compiled anew, so that seconds are those of a first call.
+        compile_again: whether programs are compiled again, so that seconds are those of a first call.
     """
     import jax
 
-    if anew:
+    if compile_again:
         jax.clear_caches()
     start = time.perf_counter()
     predict = quietly(fit, one.x[train], one.y[train], seed, **settings)

@@ -9,7 +9,7 @@ with the mean and the total variance of the draws or members. Protein has 5 spli
 Not an experiment of the paper: the scale called "paper" is our defaults, fixed beforehand, and reports call it so. One
 or two settings were run on two splits of yacht and Boston, without test rows, before the configurations were written
 down; β = 0.1 became 0.3 there. Networks are small: a run leaves no checkpoints, and one that was interrupted starts
-anew.
+again.
 
 A trial trains on four fifths of the training rows of a split and is scored on the rest alone; its NLL is the mean over
 sets, to which units add the same whatever is tried. Rows that test one split train another, as in all work with these

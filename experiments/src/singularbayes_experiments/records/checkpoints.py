@@ -19,13 +19,13 @@ _SUFFIX, _ABOUT = ".checkpoint", "about"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that training needs to go on: how far it is, and every number that it changes.
+    """All that training needs to resume: how far it is, and every number that it changes.
 
     Args:
         epoch: epochs that are trained; done: whether no more will follow.
         seed: what the order of the examples in every epoch is hashed from.
         seconds: of training so far.
-        backend: of Keras; another one cannot go on bit for bit.
+        backend: of Keras; another one cannot resume bit for bit.
     """
 
     epoch: int

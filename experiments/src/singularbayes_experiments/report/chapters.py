@@ -8,7 +8,7 @@ import numpy as np
 from singularbayes.metrics import MEASURES, Measure
 from singularbayes.plots import style
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, general, looks, published, settings, tables
+from singularbayes_experiments.report import against, general, method_styles, published, settings, tables
 from singularbayes_experiments.report.literature import Other
 from singularbayes_experiments.report.names import SIMPLE, SIMPLE_NAMES
 from singularbayes_experiments.report.picture import Picture, apart
@@ -20,11 +20,14 @@ from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.tables import Table
 
 _DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
+# Experiments on the data of another, whose simple detectors they show.
+SAME_DATA = {"adaptive_rank": "mnist", "kl_study": "mnist", "adaptive_rank_sst2": "sst2"}
 NO_NETWORK = (
-    "Rows at the foot are simple detectors, whatever the column. Those without a network take a number of each example "
+    "The last rows are simple detectors, whatever the column. Those without a network take a number of each example "
     "alone; their direction suits the main pair of the experiment and was set with that pair in mind. Those of a "
     "deterministic network need no posterior."
 )
+_OTHERS = "They are those of the chapter {title}, which has the same data."
 _HELD_OUT = (
     "Held-out classes are the last two of the ten: their test images against those of the others, by networks "
     "that were trained without them, on a CPU."
@@ -62,7 +65,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Chapter:
-    """All that is shown of an experiment. Finding and pictures are of one preset, which `drawn` names."""
+    """All that is shown of an experiment.
+
+    Args:
+        drawn: the preset that finding and pictures are of; simple: the records of detectors without a posterior.
+    """
 
     section: Section
     parts: tuple[Part, ...]
@@ -70,6 +77,7 @@ class Chapter:
     finding: str
     pictures: tuple[Picture, ...]
     left_out: tuple[str, ...]
+    simple: tuple[Record, ...] = ()
 
 
 def make_chapters(records: Sequence[Record], beside_paper: bool = True) -> list[Chapter]:
@@ -80,7 +88,20 @@ def make_chapters(records: Sequence[Record], beside_paper: bool = True) -> list[
     """
     experiments = {made.experiment for made in records if made.preset != SIMPLE}
     order = [*(name for name in SECTIONS if name in experiments), *sorted(experiments - SECTIONS.keys())]
-    return [_chapter(name, [made for made in records if made.experiment == name], beside_paper) for name in order]
+    chapters = []
+    for name in order:
+        own = [made for made in records if made.experiment == name and made.preset != SIMPLE]
+        simple = [made for made in records if (made.experiment, made.preset) == (SAME_DATA.get(name, name), SIMPLE)]
+        simple = [_on_pairs_of(own, made) for made in simple] if name in SAME_DATA else simple
+        chapters.append(_chapter(name, own, simple, beside_paper))
+    return chapters
+
+
+def _on_pairs_of(records: Sequence[Record], simple: Record) -> Record:
+    """Returns a detector with its scores on the pairs that the records have an AUROC of."""
+    has = {name for made in records for name in made.metrics}
+    kept = {name: value for name, value in simple.metrics.items() if any(each.startswith(name) for each in has)}
+    return replace(simple, metrics=kept)
 
 
 def compared(section: Section) -> dict[tuple[str, str], Number]:
@@ -88,14 +109,12 @@ def compared(section: Section) -> dict[tuple[str, str], Number]:
     return published.numbers(section.experiment)
 
 
-def _chapter(experiment: str, records: list[Record], beside_paper: bool) -> Chapter:
+def _chapter(experiment: str, records: list[Record], simple: list[Record], beside_paper: bool) -> Chapter:
     section = section_of(experiment, records)
-    simple = [made for made in records if made.preset == SIMPLE]
-    records = [made for made in records if made.preset != SIMPLE]
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
     numbers = compared(section) if beside_paper else {}
     drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
-    with style.same_looks(looks.row_looks(drawn.rows)):
+    with style.same_looks(method_styles.row_looks(drawn.rows)):
         pictures, left_out = _draw(section, drawn)
     return Chapter(
         section,
@@ -107,6 +126,7 @@ def _chapter(experiment: str, records: list[Record], beside_paper: bool) -> Chap
         section.finding(drawn.rows) if section.finding else "",
         tuple(apart(picture, experiment) for picture in pictures),
         tuple(left_out),
+        tuple(simple),
     )
 
 
@@ -118,7 +138,7 @@ def _part(
     numbers: Mapping[tuple[str, str], Number],
 ) -> Part:
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
-    columns = tuple(_with_simple(each, simple) for each in columns)
+    columns = tuple(_with_simple(each, simple, SAME_DATA.get(section.experiment, "")) for each in columns)
     ranked, survivors = section.same_data(group.rows), section.survivors.get(group.preset, {})
     made = [tables.make(group.rows, each, numbers, section.comparable, ranked, survivors) for each in columns]
     # Overrides may differ between runs that are one row.
@@ -141,8 +161,12 @@ def _part(
     )
 
 
-def _with_simple(columns: Columns, simple: Sequence[Record]) -> Columns:
-    """Returns the columns with a row below for each simple detector, where they have an AUROC-OOD."""
+def _with_simple(columns: Columns, simple: Sequence[Record], other: str = "") -> Columns:
+    """Returns the columns with a row below for each simple detector, where they have an AUROC-OOD.
+
+    Args:
+        other: the experiment that the detectors are of, where that is not the one of the table.
+    """
     found = []
     for method in dict.fromkeys(made.method for made in simple):
         runs = [made for made in simple if made.method == method]
@@ -153,7 +177,8 @@ def _with_simple(columns: Columns, simple: Sequence[Record]) -> Columns:
     held_out = any(name.startswith("held_out/") for other in found for name in other.numbers)
     scores = {made.method for made in simple} & {"max_softmax", "energy", "mahalanobis"} if found else set()
     again = any(other.name.endswith("trained again") for other in found)
-    notes = [columns.note, NO_NETWORK * bool(found), _HELD_OUT * held_out, _AGAIN * again]
+    whose = _OTHERS.format(title=section_of(other, ()).title) if other and found else ""
+    notes = [columns.note, NO_NETWORK * bool(found), whose, _HELD_OUT * held_out, _AGAIN * again]
     notes += [_ONE_LOGIT * (scores == {"max_softmax", "mahalanobis"}), _NO_CLASSES * (scores == {"mahalanobis"})]
     note = " ".join(each for each in notes if each)
     return replace(columns, others=(*columns.others, *found), note=note)

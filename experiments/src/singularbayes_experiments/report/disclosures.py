@@ -1,24 +1,12 @@
 """What a sceptic should know about experiments whose records have a form of their own."""
 
 SECTIONS = {
-    "CIFAR-10": (
-        "There were three rounds. For each a plan that was committed before the run fixed what was tried, all other "
-        "settings and the order of work. Each was written with the test results of those before in view.",
-        "In the first, three configurations of every method differ in one setting alone: the learning rate of "
-        "deterministic networks, β of the others, the prior's width of rank-one. In the second a family has five: "
-        "three rates, another weight decay, β or prior width, and longer training. In the third, on ResNet-20, it has "
-        "three.",
-        "One tuning seed, in the first and third rounds with fewer epochs, and at most three result seeds, in the "
-        "third mostly fewer: not according to the full [protocol](../protocol.md). SVD-initialised and distilled "
-        "networks are trained after the ensemble they begin at, so longer in all than the others; distilled ones "
-        "learn from its probabilities, which no other method does.",
-    ),
     "Fine-tuning": (
         "There were two plans. The second, whose results are [shown](../finetuning_results.md), was written after the "
         "test results of the first, on SST-2 with 4,000 rows, had been seen.",
         "The four levels of the Bayesian adapter and its mixture were written with a table of 33 other configurations "
         "in view, scored on validation rows. The other methods had no such search.",
-        "Not all settings and methods have results, because the time was over: the page says which.",
+        "Not all settings and methods have results, because time ran out: the page says which.",
     ),
     "Tables beside other libraries": (
         "Student-t tails, corrections of the variances, 2,000 steps instead of 8,000, larger batches and the settings "

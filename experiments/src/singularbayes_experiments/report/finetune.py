@@ -1,15 +1,18 @@
 """The tables of the experiment `finetune`, as Markdown, from its records.
 
-`python -m singularbayes_experiments.report.finetune` writes them into docs/finetuning_results.md; a test holds page and
-records equal.
+`python -m singularbayes_experiments.report.finetune` writes them into docs/finetuning_results.md and the guide,
+docs/finetuning.md; a test compares pages and records.
 """
 
+import json
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from singularbayes import metrics
 from singularbayes_experiments.problems.finetune import METHODS
 from singularbayes_experiments.report import adapter_tables
 from singularbayes_experiments.report.adapter_tables import (
@@ -29,6 +32,7 @@ from singularbayes_experiments.report.finetune_settings import (
     TITLES,
     defaults_table,
     levels_table,
+    recommended_table,
     scales_sentence,
     scales_table,
 )
@@ -163,23 +167,133 @@ def conclusions(records: Sequence[dict]) -> str:
             f"{NAMES[ours]}: least mean NLL on {_count(won, settings)}. "
             + " ".join(_against(records, settings, ours, theirs) for theirs in THEIRS)
         )
-    least = [f"{TITLES[one]}: {NAMES[who]}, {number(nll[one][who])}" for one, who in best.items()]
-    lines.append(f"Least mean NLL: {_listed(least)}")
-    single = {one: {who: own[who] for who in own if METHODS.get(who, ("", 1))[1] == 1} for one, own in nll.items()}
-    cheapest = {one: min(own, key=own.__getitem__) for one, own in single.items()}
-    least = [f"{TITLES[one]}: {NAMES[who]}, {number(nll[one][who])}" for one, who in cheapest.items()]
-    lines.append(f"Least mean NLL of methods that cost one network: {_listed(least)}")
     for ours in OURS:
         behind = {one: _behind(records, one, ours) for one in settings}
         over = [f"{TITLES[one]} ({signed(mean)} ± {number(se)})" for one, (mean, se) in behind.items() if mean > se]
         lines.append(f"{NAMES[ours]} behind LoRA + temperature by more than a standard error: {_listed(over)}")
         lines.append(f"{NAMES[ours]} with an accuracy more than .005 below LoRA's: {_listed(_less(records, ours))}")
         lines.append(f"{NAMES[ours]}, ECE / LoRA's where that is above .03: {_listed(_ece_shares(records, ours))}")
-    for score, what in (("auroc_entropy", "entropy"), ("auroc_mi", "mutual information")):
-        lines.append(f"Out-of-scope queries, AUROC by {what}: {_listed(_detected(records, score))}")
-    lines += _without_network(records)
-    lines.append(f"Chosen at an edge of what was tried: {_listed(edges(records))}")
     return "\n".join(f"- {line[0].upper()}{line[1:].rstrip('.')}." for line in lines)
+
+
+ROOT = Path(__file__).parents[4]
+BENCHMARKS = ROOT / "benchmarks" / "records"
+SENTENCES = 872  # of SST-2's dev set, by which it is tested
+
+
+def calibrated_error(brier: float, rows: int, repeats: int = 200) -> float:
+    """Returns the mean ECE on so many rows of two classes of a predictor that is calibrated, and has this Brier score.
+
+    Its log-odds are normal around 0, as wide as the score needs; labels are drawn by its probabilities, so that all of
+    the ECE is that of the sample.
+    """
+    rng = np.random.default_rng(0)
+    middle = (np.arange(2000) + 0.5) / 2000
+    z = np.array([statistics.NormalDist().inv_cdf(one) for one in middle])
+    low, high = 0.0, 1e3  # widths between which the Brier score, the mean of 2 p (1 − p), is found by bisection
+    for _ in range(60):
+        width = (low + high) / 2
+        p = 1 / (1 + np.exp(-np.clip(width * z, -700, 700)))
+        low, high = (width, high) if (2 * p * (1 - p)).mean() > brier else (low, width)
+    found = []
+    for _ in range(repeats):
+        p = 1 / (1 + np.exp(-np.clip(width * rng.normal(size=rows), -700, 700)))
+        labels = (rng.random(rows) < p).astype(int)
+        found.append(metrics.expected_calibration_error(np.stack([1 - p, p], axis=1), labels))
+    return float(np.mean(found))
+
+
+def calibrated_line(records: Sequence[dict]) -> str:
+    """Returns how small an ECE SST-2's few test sentences can show."""
+    settings = [setting for setting in settings_of(records) if setting.startswith("sst2")]
+    floor = {
+        one: calibrated_error(float(np.mean(list(averages(records, one, "test", "brier").values()))), SENTENCES)
+        for one in settings
+    }
+    least = ", ".join(f"{number(value)} ({TITLES[one].removeprefix('SST-2, ')})" for one, value in floor.items())
+    return (
+        f"- SST-2 has {SENTENCES} test sentences, {round(SENTENCES / 15)} per bin. A perfectly calibrated predictor "
+        f"with the methods' mean Brier score\n  has an expected ECE of {least} there, by simulation.\n"
+        "  Differences between ECEs near or below these mean nothing."
+    )
+
+
+def least_table(records: Sequence[dict]) -> str:
+    """Returns who has the least mean NLL of all methods, and of those that cost one network."""
+    rows = ["| | least mean NLL | least of methods that cost one network |", "|---|---|---|"]
+    for setting in settings_of(records):
+        nll = averages(records, setting, "test", "nll")
+        single = [who for who in nll if METHODS.get(who, ("", 1))[1] == 1]
+        least = [min(names, key=nll.__getitem__) for names in (nll, single)]
+        rows.append(f"| {TITLES[setting]} | {' | '.join(f'{NAMES[who]}, {number(nll[who])}' for who in least)} |")
+    return "\n".join(rows)
+
+
+def detection_table(records: Sequence[dict]) -> str:
+    """Returns the AUROC of out-of-scope queries by entropy and mutual information: the best method, and ours."""
+    shown = [f"{what}: {who}" for what in ("entropy", "MI") for who in ("best", *(NAMES[ours] for ours in OURS))]
+    rows = [f"| | {' | '.join(shown)} |", "|---" * (len(shown) + 1) + "|"]
+    for setting in settings_of(records):
+        cells = []
+        for score in ("auroc_entropy", "auroc_mi"):
+            means = averages(records, setting, "ood", score)
+            if means:
+                best = max(means, key=means.__getitem__)
+                cells += [f"{NAMES[best]}, {number(means[best])}", *(number(means[ours]) for ours in OURS)]
+        if cells:
+            rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def out_of_scope_table(records: Sequence[dict]) -> str:
+    """Returns the AUROC of out-of-scope queries by the entropy of some methods, and by their words alone."""
+    methods = ("lora", "lora_temperature", "lora_ensemble", "bayes", "mixture")
+    rows = [f"| | {' | '.join(NAMES[who] for who in methods)} | rarer word pieces, no network |"]
+    rows.append("|---" * (len(methods) + 2) + "|")
+    for setting in settings_of(records):
+        means = averages(records, setting, "ood", "auroc_entropy")
+        if means:
+            words = next(one for one in records if _is_detector(one, setting, "word_rarity"))["ood"]["auroc"]
+            cells = [number(means[who]) for who in methods]
+            rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} | {number(words)} |")
+    return "\n".join(rows)
+
+
+def _is_detector(one: dict, setting: str, method: str) -> bool:
+    return (one["stage"], one["setting"], one["method"]) == ("detector", setting, method)
+
+
+def edges_table(records: Sequence[dict]) -> str:
+    """Returns what was chosen at an edge of what was tried."""
+    rows = ["| at an edge | settings |", "|---|---|"]
+    return "\n".join([*rows, *(f"| {what} | {'; '.join(where)} |" for what, where in edges(records).items())])
+
+
+def cost_table(_: Sequence[dict]) -> str:
+    """Returns what a step costs beside one of LoRA, from the records of the benchmark."""
+    single, half, several = (
+        json.loads((BENCHMARKS / f"adapters_{name}.json").read_text())["results"]
+        for name in ("float32", "mixed_bfloat16", "mixture")
+    )
+    one, low = (found["ratios"]["lora"] for found in (single, half))
+    base = several["stored bytes"]["lora"]
+
+    def of(who: str) -> tuple[str, str, str]:
+        """Returns time and memory of a step, and the weights, as multiples of those of one LoRA."""
+        found = several["to lora"][who]
+        return f"{found['time']:.1f}", f"{found['memory']:.1f}", f"{several['stored bytes'][who] / base:.2f}"
+
+    rows = [
+        "| beside one LoRA | time of a step | memory of a step | all weights | trainable parameters |",
+        "|---|---|---|---|---|",
+    ]
+    for dtype, own in (("float32", one), ("bfloat16", low)):
+        cells = f"{own['time']:.2f} | {own['memory']:.2f} | – | {own['trained parameters']:.2f}"
+        rows.append(f"| one adapter, H200, {dtype} | {cells} |")
+    for who, name in {"mixture_4": "four adapters", "lora_5": "five LoRAs"}.items():
+        trained = several["trained"][who] / several["trained"]["lora"]
+        rows.append(f"| {name} on one base, CPU, float32 | {' | '.join(of(who))} | {trained:.2f} |")
+    return "\n".join(rows)
 
 
 def _count(some: Sequence[str], settings: Sequence[str]) -> str:
@@ -215,33 +329,7 @@ def _ece_shares(records: Sequence[dict], ours: str) -> list[str]:
     return [f"{TITLES[one]}: {means[ours] / means['lora']:.2f}" for one, means in found.items() if means["lora"] > 0.03]
 
 
-def _detected(records: Sequence[dict], score: str) -> list[str]:
-    """Returns the best method of every setting with out-of-scope queries, and ours."""
-    found = {one: averages(records, one, "ood", score) for one in settings_of(records)}
-    lines = []
-    for setting, means in found.items():
-        if means:
-            best = max(means, key=means.__getitem__)
-            others = [f"{NAMES[method]} {number(means[method])}" for method in OURS if method != best]
-            lines.append(f"{TITLES[setting]}: {NAMES[best]} is best with {number(means[best])}, {', '.join(others)}")
-    return lines
-
-
-def _without_network(records: Sequence[dict]) -> list[str]:
-    """Returns what tells out-of-scope queries without a network, beside the best method by entropy."""
-    parts = []
-    for setting in ("clinc150", "banking77"):
-        own = [one for one in records if (one["stage"], one["setting"]) == ("detector", setting)]
-        found = {SIMPLE_NAMES[one["method"]].removesuffix(" (no network)"): one["ood"]["auroc"] for one in own}
-        best = max(averages(records, setting, "ood", "auroc_entropy").values(), default=0.0)
-        if found and best:
-            shown = [f"{name} {number(value)}" for name, value in found.items()]
-            far = "far behind" if max(found.values()) < best - 0.05 else "about as good, so this pair says little"
-            parts.append(f"{TITLES[setting]}: {', '.join(shown)}, {far} (best method {number(best)})")
-    return [f"Out-of-scope queries without a network, AUROC: {'; '.join(parts)}."] if parts else []
-
-
-def edges(records: Sequence[dict]) -> list[str]:
+def edges(records: Sequence[dict]) -> dict[str, list[str]]:
     """Returns where a chosen learning rate, or a dropout of LoRA, is the least or the greatest that was tried."""
     found: dict[str, list[str]] = defaultdict(list)
     for setting in settings_of(records):
@@ -256,7 +344,7 @@ def edges(records: Sequence[dict]) -> list[str]:
                 values = {one[name] for one in tried}
                 if len(values) > 1 and own[name] in (min(values), max(values)):
                     found[f"{NAMES[method]}, {name.replace('_', ' ')} {own[name]:g}"].append(TITLES[setting])
-    return [f"{what} ({'; '.join(where)})" for what, where in found.items()]
+    return dict(found)
 
 
 def _of(one: dict, setting: str, method: str) -> bool:
@@ -282,6 +370,12 @@ TABLES = {
     "state": state_line,
     "others": others_lines,
     "conclusions": conclusions,
+    "least": least_table,
+    "detection": detection_table,
+    "edges": edges_table,
+    "cost": cost_table,
+    "recommended": recommended_table,
+    "calibrated": calibrated_line,
     "results": results_table,
     "standing": standing_table,
     "tempered": tempered_table,
@@ -294,12 +388,21 @@ TABLES = {
 }
 
 
+GUIDE = {"cost": cost_table, "out-of-scope": out_of_scope_table}
+
+
 def filled(page: str, records: Sequence[dict]) -> str:
     """Returns the page with its tables."""
     return adapter_tables.filled(page, records, TABLES)
 
 
+def filled_guide(page: str, records: Sequence[dict]) -> str:
+    """Returns the guide with its tables."""
+    return adapter_tables.filled(page, records, GUIDE)
+
+
 if __name__ == "__main__":
-    ROOT = Path(__file__).parents[4]
-    PAGE = ROOT / "docs" / "finetuning_results.md"
-    PAGE.write_text(filled(PAGE.read_text(), read(ROOT / "experiments" / "results" / "finetune")))
+    RECORDS = read(ROOT / "experiments" / "results" / "finetune")
+    for name, fill in {"finetuning_results.md": filled, "finetuning.md": filled_guide}.items():
+        page = ROOT / "docs" / name
+        page.write_text(fill(page.read_text(), RECORDS))

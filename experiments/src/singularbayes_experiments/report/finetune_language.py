@@ -26,6 +26,7 @@ from singularbayes_experiments.report.adapter_tables import (
     short_name,
 )
 
+WORDS = {7: "seven"}
 TITLES = {"arc_easy": "ARC-Easy", "openbookqa": "OpenBookQA"}
 
 
@@ -47,7 +48,11 @@ def state_line(records: Sequence[dict]) -> str:
         if len(missing) == len(every):
             parts.append(f"{title}: no results but the zero-shot ones.")
         else:
-            parts.append(f"{title}: not measured: {'; '.join(missing)}." if missing else f"{title}: all methods.")
+            parts.append(
+                f"{title}: not measured: {'; '.join(missing)}."
+                if missing
+                else f"{title}: all {WORDS[len(every)]} methods."
+            )
     return " ".join(parts)
 
 

@@ -19,6 +19,59 @@ TITLES = {
 }
 
 
+NEAR = 'sb.Anchored(0.1, anchor="random")'
+# What the guide recommends: its words, its code, and what it is in the records.
+RECOMMENDED = (
+    ("a first try", "sb.Adapter(8)", "scales", "bayes", scaled(3.0, dropout=0.1)),
+    (
+        "two classes",
+        f"sb.Adapter(8, prior={NEAR}, eta=0.6)",
+        "tuning",
+        "bayes",
+        Adaptation("bayes", 6e-4, beta=0.01, eta=0.6),
+    ),
+    (
+        "two classes, the cost of four",
+        f'sb.Mixture(sb.Adapter(8, prior={NEAR}, eta=0.6), 4, examples="repeat")',
+        "tuning",
+        "mixture",
+        Adaptation("bayes", 6e-4, beta=0.01, eta=0.6),
+    ),
+    (
+        "many classes",
+        'sb.Adapter(8, prior=sb.Normal(0.2), random_factors="a")',
+        "tuning",
+        "blob",
+        Adaptation("blob", 2e-3, dropout=0.2, beta=1.0, width=0.2),
+    ),
+    (
+        "many classes, the cost of four",
+        f'sb.Mixture(sb.Adapter(8, prior={NEAR}, eta=0.3), 4, examples="repeat")',
+        "tuning",
+        "mixture",
+        Adaptation("bayes", 2e-3, dropout=0.1, beta=0.01, eta=0.3),
+    ),
+)
+
+
+def recommended_table(records: Sequence[dict]) -> str:
+    """Returns the validation NLL of what the guide recommends."""
+    settings = [one for one in TITLES if one in {setting.name for setting in SMALL}]
+    rows = ["| start | " + " | ".join(TITLES[one] for one in settings) + " |", "|---" * (len(settings) + 1) + "|"]
+    for words, _, stage, method, adaptation in RECOMMENDED:
+        cells = []
+        for setting in settings:
+            found = [
+                one["validation"]["nll"]
+                for one in records
+                if (one["stage"], one["method"], one["setting"]) == (stage, method, setting)
+                and Adaptation(**one["settings"]) == adaptation
+            ]
+            cells.append(number(float(np.mean(found))) if found else "–")
+        rows.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def levels_table(records: Sequence[dict]) -> str:
     """Returns the validation NLL of the tuning of one adapter by β, η and dropout, each at its best learning rate.
 

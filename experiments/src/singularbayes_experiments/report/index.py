@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from singularbayes_experiments.report import against
 from singularbayes_experiments.report.chapters import Chapter, compared
+from singularbayes_experiments.report.detectors import means_little
 from singularbayes_experiments.report.published import TABLES, PaperTable
 from singularbayes_experiments.report.rows import listed
 from singularbayes_experiments.report.section import Section
@@ -98,8 +99,14 @@ def _entry(table: PaperTable, chapters: Sequence[Chapter]) -> Entry:
         len(numbers),
         tuple(place for place in places if place.count or not numbers),
         table.page or _missing(table),
-        " ".join(filter(None, [*_wrong(table), table.remark])),
+        " ".join(filter(None, [*_wrong(table), table.remark, _little(table, chapters)])),
     )
+
+
+def _little(table: PaperTable, chapters: Sequence[Chapter]) -> str:
+    """Returns why its out-of-distribution detection says little of uncertainty, by simple detectors of a chapter."""
+    simple = [one for chapter in chapters if chapter.section.experiment == table.experiment for one in chapter.simple]
+    return means_little(table.label, simple)
 
 
 def _missing(table: PaperTable) -> str:

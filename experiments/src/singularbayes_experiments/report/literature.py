@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from singularbayes_experiments.runs.modes_tables import name_of
+
 
 @dataclass(frozen=True)
 class Other:
@@ -19,17 +21,9 @@ class Other:
     numbers: Mapping[str, str]
 
 
-SETS = {
-    "boston_housing": "Boston",
-    "concrete": "concrete",
-    "energy": "energy",
-    "kin8nm": "kin8nm",
-    "naval_propulsion_plant": "naval",
-    "power_plant": "power",
-    "protein_tertiary_structure": "protein",
-    "wine_quality_red": "wine",
-    "yacht": "yacht",
-}
+_TABLES: tuple[str, ...] = ("boston_housing", "concrete", "energy", "kin8nm", "naval_propulsion_plant", "power_plant")
+_TABLES += ("protein_tertiary_structure", "wine_quality_red", "yacht")
+SETS = {name: name_of(name) for name in _TABLES}
 _METHODS = (
     "PBP (Hernández-Lobato and Adams 2015)",
     "MC dropout (Gal and Ghahramani 2016)",

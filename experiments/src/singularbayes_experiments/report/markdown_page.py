@@ -6,7 +6,7 @@ from pathlib import Path
 
 from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, disclosures, index, modes_summary, summary
+from singularbayes_experiments.report import against, disclosures, index, modes_sentences, modes_summary, summary
 from singularbayes_experiments.report.chapters import NO_NETWORK, Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Picture
@@ -20,11 +20,16 @@ FIRST, PAPER, DISCLOSED, FIGURE = "index.md", "paper_tables.md", "disclosures.md
 
 @dataclass(frozen=True)
 class OwnPage:
-    """The page of an experiment with records of its own: its text begins with a title; the rest goes to the summary."""
+    """The page of an experiment with records of its own.
+
+    Args:
+        text: begins with a title; losses and remark: lines of the summary; disclosed: a title and its disclosures.
+    """
 
     text: str
     losses: Sequence[str] = ()
     remark: str = ""
+    disclosed: tuple[str, Sequence[str]] = ("", ())
 
 
 _CELLS = (
@@ -32,6 +37,11 @@ _CELLS = (
     "and stored parameters. ± is the standard error over seeds, in intensive care over seeds and shifts. Bold: the "
     "best, where the paired 95 % intervals of its differences to all others exclude zero."
 )
+_BY_ENTROPY = (
+    "AUROC-OOD is by mutual information, on Beijing by the epistemic deviation; of the deterministic network, which "
+    "has neither, by entropy or the total deviation: (H)."
+)
+_COSTS = "An SVD-initialised mixture needs the trained ensemble first: its cost, below, includes it."
 
 
 _PAIRS = (
@@ -99,13 +109,14 @@ def pages(
     more = more or {}
     found = {FIRST: _summary(chapters, records, command, modes, more)} | {name: own.text for name, own in more.items()}
     paired = {each.data.experiment: summary.differences(each) for each in summary.collect(records)}
-    newer = {each.data.experiment: modes_summary.pointer(each, records) for each in modes}
+    newer = modes_summary.pointers(modes, records)
     for chapter in chapters:
         name = _name(chapter)
         title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
-        lines = [title, "", description, *(["", newer[name]] if name in newer else []), *rest]
+        pointer = newer.get(name, modes_summary.OLDER if modes else "")
+        lines = [title, "", description, *(["", pointer] if pointer else []), *rest]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
-    found[DISCLOSED] = "\n".join([*disclosed(chapters), _made(command), ""])
+    found[DISCLOSED] = "\n".join([*disclosed(chapters, records, modes, more), _made(command), ""])
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
     return found
 
@@ -131,11 +142,11 @@ def opening(
     scores, more = summary.collect(records), more or {}
     lines, lost = [], summary.losses(scores)
     if modes:
-        first = [modes_summary.headline(modes), *(own.remark for own in more.values() if own.remark)]
-        lines += ["\n- ".join(first), "", *modes_summary.table(modes, records), ""]
-        lines += [f"{_CELLS} {_NO_NETWORK} {_PROTOCOL}", ""]
+        lines += [modes_sentences.sentence(modes), "", *modes_summary.table(modes, records), ""]
+        lines += [modes_sentences.meaning(modes), "", f"{_CELLS} {_BY_ENTROPY} {_NO_NETWORK} {_COSTS} {_PROTOCOL}", ""]
         shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over seeds."
         lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
+        lines += [*modes_sentences.headline(modes), *(f"- {own.remark}" for own in more.values() if own.remark), ""]
         lines += ["## Where it loses", "", *modes_summary.losses(modes)]
         lines += [*(line for own in more.values() for line in own.losses), ""]
         lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}".rstrip(), ""]
@@ -159,15 +170,22 @@ def _only_earlier(scores: Sequence[summary.Scores], modes: Sequence[summary.Scor
     return f"The newer comparison does not have these: {'; '.join(only)}." if only else ""
 
 
-def disclosed(chapters: Sequence[Chapter]) -> list[str]:
+def disclosed(
+    chapters: Sequence[Chapter],
+    records: Sequence[Record] = (),
+    modes: Sequence[summary.Scores] = (),
+    more: Mapping[str, OwnPage] | None = None,
+) -> list[str]:
     """Returns the lines of the page of disclosures."""
     lead = (
         "What a sceptic should know about the results: which scores had been seen when settings were written, what "
         "diverged, what was left out."
     )
-    every = (lead, *modes_summary.DISCLOSURES, *summary.DISCLOSURES)
+    first = modes_sentences.disclosures(modes, records) if modes else []
+    every = (lead, *first, *summary.DISCLOSURES)
     lines = ["# Disclosures", "", *(line for each in every for line in (each, ""))]
-    sections = {chapter.section.title: chapter.section.notes for chapter in chapters} | disclosures.SECTIONS
+    sections: dict[str, Sequence[str]] = {chapter.section.title: chapter.section.notes for chapter in chapters}
+    sections |= dict(own.disclosed for own in (more or {}).values()) | disclosures.SECTIONS
     for title, notes in sections.items():
         lines += [f"## {title}", "", *(f"- {note}" for note in notes), ""] if notes else []
     return lines

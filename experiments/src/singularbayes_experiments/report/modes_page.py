@@ -9,18 +9,20 @@ command; `--plan` is the commit that its configurations were written in.
 import argparse
 import gzip
 import json
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from singularbayes_experiments.methods.protocol import edges
-from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS, Set
-from singularbayes_experiments.problems.modes_grids import configurations, round_of
+from singularbayes_experiments.problems.modes import METHODS, SETS, ModesSet
 from singularbayes_experiments.records.record import Record, read
+from singularbayes_experiments.report.modes_rounds import choices_at_edges, incomplete
+from singularbayes_experiments.report.modes_sentences import pairs_of_care
+from singularbayes_experiments.report.modes_summary import collect
 from singularbayes_experiments.report.names import SIMPLE_NAMES
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choices, chosen, rounds_of, settled
+from singularbayes_experiments.runs.modes_records import by_run, chosen, final_results, rounds_of
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
     columns,
@@ -64,7 +66,7 @@ def verdict_table(lines: Sequence[dict]) -> str:
 def lead(lines: Sequence[dict]) -> str:
     """Returns where mixtures are better and worse than the deep ensemble, by name, and their parameters."""
     parts = [_sides(lines, method) for method in ("mixture_repeat", "mixture_svd")]
-    return " ".join([*parts, _shares(lines)])
+    return "\n".join(_wrapped(f"- {part}", "  ") for part in [*parts, _shares(lines)])
 
 
 def _sides(lines: Sequence[dict], method: str) -> str:
@@ -100,7 +102,7 @@ def _size(lines: Sequence[dict], name: str, method: str) -> int:
 def scope(lines: Sequence[dict]) -> str:
     """Returns which data sets there are, how many rounds each had, what is missing, and how many choices are edges."""
     records = by_run(lines)
-    final = settled(lines)
+    final = final_results(lines)
     there = {name: one for name, one in data_sets().items() if results(final, name, RIVAL)}
     tuned = [one for one in SETS.values() if one.tuned_on is None and one.rounds > 1]
     counted = {one.name: rounds_of(records, one) for one in tuned}
@@ -117,10 +119,14 @@ def scope(lines: Sequence[dict]) -> str:
         parts += [f"A {words} round is planned, not complete, and does not count, on {names}."] if names else []
     parts += [_uncounted(records, one) for one in cut]
     parts += [f"Not run: {', '.join(absent)}."] if absent else []
-    return " ".join(filter(None, [*parts, _edges(records)]))
+    return "\n".join(_wrapped(f"- {part}", "  ") for part in [*parts, _edges(records)] if part)
 
 
-def _fewer_rounds(records: dict, one: Set, rounds: int) -> str:
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _fewer_rounds(records: dict, one: ModesSet, rounds: int) -> str:
     """Returns the methods that have fewer rounds than the others."""
     had = {
         method: sum(chosen(records, one, method, number) is not None for number in range(1, rounds + 1))
@@ -133,28 +139,17 @@ def _fewer_rounds(records: dict, one: Set, rounds: int) -> str:
     return " ".join(parts)
 
 
-def _uncounted(records: dict, one: Set) -> str:
-    """Returns the NLL of the ensemble and of mixtures in a round that does not count, where they have results."""
-    counted, parts = rounds_of(records, one), []
-    for method in (RIVAL, "mixture_repeat", "mixture_svd"):
-        name = chosen(records, one, method, one.rounds)
-        runs = [run["nll"] for key, run in records.items() if key[:4] == (one.name, RESULTS, method, name)]
-        if name and runs and round_of(one, name) > counted:
-            parts.append(f"{METHODS[method].words} {sum(runs) / len(runs):.4f}")
-    return f"(With it the NLL on {name_of(one.name)} is: {'; '.join(parts)}.)" if parts else ""
+def _uncounted(records: dict, one: ModesSet) -> str:
+    """Returns the NLL of a round that does not count, of the methods that have results there."""
+    found = incomplete(records, one, (RIVAL, *_COMPARED, "deterministic"))
+    parts = [f"{METHODS[method].words} {nll:.4f}" for method, nll in found.items()]
+    return f"On {name_of(one.name)} that round has these NLLs: {', '.join(parts)}." if parts else ""
 
 
 def _edges(records: dict) -> str:
     """Returns how many of the choices lie at an edge of what was tried."""
-    at, every = 0, 0
-    for one in [one for one in SETS.values() if one.tuned_on is None]:
-        counted, names = rounds_of(records, one), choices(records, one)
-        for method in SECOND:
-            if name := names.get(method):
-                rounds = max(number for number in range(1, one.rounds + 1) if chosen(records, one, method, number))
-                rounds = min(rounds, counted)
-                grid = {n: vars(settings) for n, settings in configurations(one, method, rounds).items()}
-                at, every = at + bool(edges(grid[name], list(grid.values()))), every + 1
+    found = [choices_at_edges(records, one) for one in SETS.values() if one.tuned_on is None]
+    at, every = (sum(numbers) for numbers in zip(*found, strict=True))
     return f"Of {every} choices, {at} lie at an edge of some setting that was tried."
 
 
@@ -166,11 +161,12 @@ def set_tables(lines: Sequence[dict]) -> str:
     for one in done:
         words = [_WORDS[one.name]] if one.name in _WORDS else []
         rows = "\n".join([table(lines, one), *detector_rows(one, simple)])
-        parts.append("\n\n".join([f"## {name_of(one.name)}", *words, rows]))
+        title = name_of(one.name)
+        parts.append("\n\n".join([f"## {title[0].upper()}{title[1:]}", *words, rows]))
     return "\n\n".join(parts)
 
 
-def detector_rows(one: Set, simple: Sequence[Record]) -> list[str]:
+def detector_rows(one: ModesSet, simple: Sequence[Record]) -> list[str]:
     """Returns rows of detectors that need no posterior, with their AUROC below those of the methods."""
     experiment = one.name
     places = {name: names[0].split("/")[0] for name, (names, _) in columns(one).items() if name.startswith("OOD ")}
@@ -214,7 +210,21 @@ def shift_table(lines: Sequence[dict]) -> str:
         found = [difference(lines, one.name, method) for method in methods]
         cells = ["–" if each is None else shown(each, 3) for each in found]
         rows.append(f"| {one.name.removeprefix('icu_')} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+    return "\n".join([*rows, "", *_pairs_of_care()])
+
+
+def _pairs_of_care() -> list[str]:
+    """Returns the table of intervals over all runs, over shift means and over seed means."""
+    heads = ["20 pairs of shift and seed", "5 shift means", "4 seed means"]
+    rows = [
+        f"| {METHODS[method].words} | {' | '.join(shown(each) for each in found)} |"
+        for method, found in pairs_of_care(collect(RECORDS))
+    ]
+    lead = (
+        "The pairs of all shifts are not independent: runs of a shift share its stays, and runs with one seed may "
+        "share their randomness. The same differences over the means of each shift, and of each seed:"
+    )
+    return [lead, "", f"| | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}", *rows]
 
 
 BLOCKS: dict[str, Callable[[Sequence[dict]], str]] = {
@@ -229,7 +239,7 @@ BLOCKS: dict[str, Callable[[Sequence[dict]], str]] = {
 
 def filled(page: str, lines: Sequence[dict]) -> str:
     """Returns the page with what the records say between `<!-- name -->` and `<!-- end -->`."""
-    final = settled(lines)
+    final = final_results(lines)
     blocks = {name: make(final) for name, make in BLOCKS.items()} | {"modes: scope": scope(lines)}
     for name, text in blocks.items():
         before, rest = page.split(f"<!-- {name} -->\n")

@@ -8,14 +8,20 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from singularbayes.plots import style
-from singularbayes_experiments.problems.modes import IMAGES
+from singularbayes_experiments.problems.modes import IMAGES, SETS, SHIFTS
 from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report.modes_rounds import choices_at_edges, given_up, incomplete
 from singularbayes_experiments.report.names import SIMPLE
 from singularbayes_experiments.report.picture import Panel, panel
-from singularbayes_experiments.report.summary import DataSet, Scores, head, verdicts
+from singularbayes_experiments.report.summary import DataSet, Scores, head, shown_mean, verdicts
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import RESULTS, settled
+from singularbayes_experiments.runs.modes_records import CARE, RESULTS, by_run, final_results
+from singularbayes_experiments.runs.modes_tables import cost, name_of
 
+UCI = tuple(name for name, one in SETS.items() if one.family == "uci")
+_OLDER = "The runs on this page are older than the [tuning protocol](../protocol.md)."
+OLDER = f"{_OLDER} Under it, nothing on this page was run again."
+DAGGER = "‡ would change with a round that was not completed and so does not count, see below."
 FOLDER = "modes"  # of the records, beside those of other experiments
 METHODS = {
     "deterministic": "deterministic",
@@ -33,36 +39,29 @@ SIMPLE_WORDS = {
     "dew_point": "dew point",
     "input_distance": "distance of inputs",
 }
-DISCLOSURES = (
-    "The [comparison of mixtures](../mixture_results.md) has settings by the [tuning protocol](../protocol.md). All "
-    "its configurations were committed before the run that tried them, and validation rows alone chose. But they were "
-    "not written blind: later rounds were written with the test results and validation scores of the earlier ones in "
-    "view, and the last ones began with data sets on which a mixture was behind the ensemble on test data. The grids "
-    "of SST-2, Beijing, intensive care and the CNN were written with the test tables of the older experiments below in "
-    "view.",
-    "It was cut by time. SST-2 has four configurations of every method in a round, others eight. That page says how "
-    "many rounds each data set has, which methods had fewer, which rounds are not complete and so do not count, and "
-    "what those have. On SST-2 full-rank networks had one round and the others two; an older run of theirs, with other "
-    "settings, had a far lower NLL. Most choices lie at an edge of what was tried. What follows, the last three "
-    "sections apart, is about older runs.",
-)
+
+
+def _data_set(name: str, *columns: Any) -> DataSet:
+    return DataSet(name, name_of(name), *columns)
+
+
 _SETS = (
-    DataSet("sst2", "SST-2", "nll", "ag_news/auroc_ood_mi"),
-    DataSet("beijing", "Beijing PM2.5", "nll", "guangzhou/auroc_ood_epistemic"),
-    DataSet("icu", "intensive care", "nll", "held_out_care/auroc_ood_mi"),
-    DataSet("cnn", "CNN (Fashion-MNIST)", "nll", "mnist/auroc_ood_mi", 4),
-    DataSet("mnist", "MNIST", "nll", "fashion_mnist/auroc_ood_mi", 4),
-    DataSet("fashion_mnist", "Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
-    DataSet("toy", "toy regression", "nll"),
-    DataSet("concrete", "concrete", "nll"),
-    DataSet("energy", "energy", "nll"),
-    DataSet("boston_housing", "Boston housing", "nll"),
-    DataSet("yacht", "yacht", "nll"),
-    DataSet("wine_quality_red", "wine quality", "nll"),
-    DataSet("kin8nm", "kin8nm", "nll"),
-    DataSet("power_plant", "power plant", "nll"),
-    DataSet("naval_propulsion_plant", "naval propulsion", "nll"),
-    DataSet("protein_tertiary_structure", "protein", "nll"),
+    _data_set("sst2", "nll", "ag_news/auroc_ood_mi"),
+    _data_set("beijing", "nll", "guangzhou/auroc_ood_epistemic"),
+    _data_set("icu", "nll", "held_out_care/auroc_ood_mi"),
+    _data_set("cnn", "nll", "mnist/auroc_ood_mi", 4),
+    _data_set("mnist", "nll", "fashion_mnist/auroc_ood_mi", 4),
+    _data_set("fashion_mnist", "nll", "mnist/auroc_ood_mi", 4),
+    _data_set("toy", "nll"),
+    _data_set("concrete", "nll"),
+    _data_set("energy", "nll"),
+    _data_set("boston_housing", "nll"),
+    _data_set("yacht", "nll"),
+    _data_set("wine_quality_red", "nll"),
+    _data_set("kin8nm", "nll"),
+    _data_set("power_plant", "nll"),
+    _data_set("naval_propulsion_plant", "nll"),
+    _data_set("protein_tertiary_structure", "nll"),
 )
 
 
@@ -72,100 +71,52 @@ def collect(folder: Path) -> list[Scores]:
     A data set needs results of the deep ensemble and of the mixture that is compared with it. A method whose
     configurations all diverged has no runs; one that was not run is not among the methods.
     """
-    lines = [one for one in settled(read_lines([folder / FOLDER])) if one["method"] in METHODS]
+    every = read_lines([folder / FOLDER])
+    records, final = by_run(every), final_results(every)
     found = []
     for data in _SETS:
         runs: dict[str, dict[Any, Record]] = {}
-        for one in lines:
-            if one["set"] == data.experiment:
+        for one in final:
+            if one["set"] == data.experiment and one["method"] in METHODS:
                 own = runs.setdefault(one["method"], {})
                 if one["stage"] == RESULTS:
                     own[one["seed"]] = _record(data, one)
         if runs.get("deep_ensemble") and runs.get("mixture_repeat"):
-            found.append(Scores(data, runs))
+            tuned = SETS.get(data.experiment, SETS[f"{CARE}_{SHIFTS[0]}"])
+            several = tuned.rounds > 1
+            found.append(
+                Scores(
+                    data,
+                    runs,
+                    incomplete(records, tuned, tuple(METHODS)) if several else {},
+                    given_up(records, tuned, tuple(METHODS)) if several else {},
+                    {name: cost(final, data.experiment, name) for name in METHODS if runs.get(name)},
+                    choices_at_edges(records, tuned),
+                )
+            )
     return found
 
 
 def _record(data: DataSet, one: dict) -> Record:
-    scores = {name: one[name] for name in (data.nll, data.ood) if name in one}
+    scores = {name: one[name] for name in (data.nll, data.ood, data.by_total) if name in one}
     size = one["parameters"]
     return Record(data.experiment, one["method"], one["seed"], {}, scores, size, 0.0, versions={}, machine={})
 
 
-def _counted(scores: Sequence[Scores], method: str) -> str:
+def count_sides(scores: Sequence[Scores], method: str) -> str:
     found = verdicts(scores, method, "deep_ensemble")
     better, level, worse = (len(found[side]) for side in ("better", "level", "worse"))
     return f"better on {better}, level on {level} and worse on {worse}"
 
 
-def sentence(scores: Sequence[Scores]) -> str:
-    """Returns what the comparison shows, in one sentence."""
-    share = {each.data: 100 * each.parameters["mixture_repeat"] / each.parameters["deep_ensemble"] for each in scores}
-    large, small = ([value for data, value in share.items() if bool(data.ood) == ood] for ood in (True, False))
-    rest = f" ({min(small):.0f} to {max(small):.0f} % on small tables)" if small else ""
-    return (
-        f"**In one sentence:** next to a deep ensemble of five networks, on {len(scores)} data sets, the NLL of a "
-        f"mixture of five low-rank networks is {_counted(scores, 'mixture_repeat')}; if the mixture starts at the SVDs "
-        f"of a trained ensemble, it is {_counted(scores, 'mixture_svd')}. A mixture stores {min(large):.0f} to "
-        f"{max(large):.0f} % of the ensemble's parameters{rest}."
-    )
-
-
-def headline(scores: Sequence[Scores]) -> str:
-    """Returns how mixtures compare with a deep ensemble, as a list: counts, detection, and parameters."""
-
-    def counted(method: str) -> str:
-        total = sum(map(len, verdicts(scores, method, "deep_ensemble").values()))
-        return f"{_counted(scores, method)} of {total} data sets"
-
-    # Runs of intensive care are known by shift and seed.
-    seeds = sorted({len({str(run).split()[-1] for run in each.runs["deep_ensemble"]}) for each in scores})
-    over = " or ".join(map(str, seeds))
-    lines = [
-        f"{sentence(scores)} Better and worse, higher and lower mean that a paired 95 % interval over {over} seeds "
-        "excludes 0; level means that it does not.\n",
-        *filter(None, [_behind(scores)]),
-        f"One low-rank network is {counted('low_rank')}.",
-        "Tuning went in rounds, and rounds that were not completed do not count. Some of their results, of the "
-        "ensemble and of mixtures, have a lower NLL than the table: [which](../mixture_results.md).",
-        _detection(scores),
-        _sizes(scores),
-    ]
-    return "\n- ".join(lines)
-
-
-def _behind(scores: Sequence[Scores]) -> str:
-    """Returns where the mean NLL of a mixture is higher, though level."""
-    level = verdicts(scores, "mixture_repeat", "deep_ensemble")["level"]
-    found = [(each, each.difference("mixture_repeat", "deep_ensemble", each.data.nll)) for each in scores]
-    higher = [
-        f"{each.data.title} (+{one.mean:.{each.data.decimals}f})"
-        for each, one in found
-        if one is not None and each.data.title in level and one.mean > 0
-    ]
-    return f"Where the mixture is level, its mean NLL is the higher one on {', '.join(higher)}." if higher else ""
-
-
-def _sizes(scores: Sequence[Scores]) -> str:
-    """Returns the parameters of a mixture as a share of the ensemble's: by name where networks are large."""
-    share = {each.data: each.parameters["mixture_repeat"] / each.parameters["deep_ensemble"] for each in scores}
-    large = [f"{100 * value:.0f} % on {data.title}" for data, value in share.items() if data.ood]
-    small = [100 * value for data, value in share.items() if not data.ood]
-    rest = f", and {min(small):.0f} to {max(small):.0f} % on small regression sets" if small else ""
-    return f"The parameters of the mixture, as a share of the ensemble's: {', '.join(large)}{rest}."
-
-
-def _detection(scores: Sequence[Scores]) -> str:
-    """Returns on which data sets the AUROC-OOD of a mixture is higher than the ensemble's, level, or lower."""
-    found: dict[str, list[str]] = {"higher": [], "level": [], "lower": []}
-    for each in scores:
-        one = each.difference("mixture_repeat", "deep_ensemble", each.data.ood) if each.data.ood else None
-        if one is not None:
-            ours, theirs = (np.mean(each.values(name, each.data.ood)) for name in ("mixture_repeat", "deep_ensemble"))
-            side = "higher" if one.low > 0 else "lower" if one.high < 0 else "level"
-            found[side].append(f"{each.data.title} ({ours:.3f} against {theirs:.3f})")
-    sides = [f"{side} on {', '.join(names)}" for side, names in found.items() if names]
-    return f"The AUROC-OOD of the mixture, against that of the ensemble, is {'; '.join(sides)}."
+def is_marked(scores: Scores, method: str) -> bool:
+    """Whether an incomplete round has a lower NLL of a method, or of another where this one is the best."""
+    if not scores.runs.get(method):
+        return False
+    shown = scores.mean(method, scores.data.nll)
+    best = scores.best(scores.data.nll, higher=False) == method
+    lower = [name for name, nll in scores.incomplete.items() if nll < shown]
+    return method in lower or (best and bool(lower))
 
 
 def table(scores: Sequence[Scores], records: Sequence[Record] = ()) -> list[str]:
@@ -197,6 +148,19 @@ def simple_detector(data: DataSet, records: Sequence[Record]) -> str:
     return f"{name}<br>{found[name]:.3f}" if name else ""
 
 
+def pointers(scores: Sequence[Scores], records: Sequence[Record] = ()) -> dict[str, str]:
+    """Returns what the pages of older runs say about this comparison, by experiment; that of UCI has nine data sets."""
+    found = {each.data.experiment: pointer(each, records) for each in scores}
+    tables = [each for each in scores if each.data.experiment in UCI]
+    if tables:
+        counts = "; ".join(f"{METHODS[name]} {count_sides(tables, name)}" for name in ("mixture_repeat", "mixture_svd"))
+        found["uci"] = (
+            f"{_OLDER} Under it, with other settings, the NLL on these {len(tables)} data sets against the deep "
+            f"ensemble's is: {counts}. [All methods](../mixture_results.md#uci)."
+        )
+    return found
+
+
 def pointer(scores: Scores, records: Sequence[Record] = ()) -> str:
     """Returns what the page of older runs of the same data set says about this comparison, and of simple detectors."""
     means = {name: scores.values(name, scores.data.nll) for name in METHODS}
@@ -204,15 +168,19 @@ def pointer(scores: Scores, records: Sequence[Record] = ()) -> str:
     name, _, auroc = simple_detector(scores.data, records).partition("<br>")
     simple = f" Without any network ({name}), the main out-of-distribution set is detected with an AUROC of {auroc}."
     return (
-        "The runs on this page are older than the [tuning protocol](../protocol.md). Under it, with other settings, "
-        f"the NLL is {', '.join(shown)}: [all methods](../mixture_results.md)."
+        f"{_OLDER} Under it, with other settings, the NLL is {', '.join(shown)}: [all methods](../mixture_results.md)."
     ).replace(" -", " −") + simple * bool(name)
 
 
 def cell(scores: Scores, method: str) -> str:
     """Returns the scores of a method, "diverged" or "not run"."""
     if scores.runs.get(method):
-        return scores.cell(method)
+        lines = scores.cell(method).split("<br>")
+        lines[0] += "\u00a0‡" * is_marked(scores, method)
+        alone = scores.values(method, scores.data.by_total) if scores.data.ood else []
+        if method == "deterministic" and alone:  # it has no mutual information
+            lines.insert(1, f"{shown_mean(alone, 3, bold=False)}\u00a0(H)")
+        return "<br>".join(lines)
     return "diverged" if method in scores.runs else "not run"
 
 

@@ -36,15 +36,17 @@ SIMPLE_NAMES = {
     "energy": "energy score of the deterministic network",
     "mahalanobis": "Mahalanobis distance of its last hidden layer",
     "low_rank_held_out": "low-rank, trained without two classes",
+    "deep_ensemble_held_out": "deep ensemble of 5, trained without two classes",
+    "low_rank_ensemble_held_out": "low-rank ensemble of 5, trained without two classes",
     "low_rank_texts": "low-rank, trained again",
     "deep_ensemble_texts": "deep ensemble of 5, trained again",
-    "low_rank_ensemble_texts": "five low-rank modes, trained again",
+    "low_rank_ensemble_texts": "low-rank ensemble of 5, trained again",
 }
 # Where settings come from, in the order of a page.
 PRESETS = {
     "paper": "Paper's settings",
     "chosen": "Tuned settings",
-    "refit": "Tuned settings, trained on all rows (thought of afterwards)",
+    "refit": "Tuned settings, trained on all rows (added afterwards)",
     "quick": "Quick",
     "hand": "Manual overrides",
     "trial": "Tuning runs on validation data",

@@ -12,9 +12,9 @@ from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, index, markdown_page, modes_summary
 from singularbayes_experiments.report.chapters import Chapter
-from singularbayes_experiments.report.layout import environment
 from singularbayes_experiments.report.summary import TITLE, Scores
 from singularbayes_experiments.report.table_latex import PACKAGES, latex
+from singularbayes_experiments.report.templates import environment
 
 PAGE, MARKDOWN, LATEX = "report.html", "report.md", "report.tex"
 
@@ -59,7 +59,7 @@ def opening(
     """Returns the summary that the site has, and pages of experiments with records of their own, and disclosures."""
     text = [f"# {TITLE}", "", *markdown_page.opening(records, modes, more)]
     pages = {name.removesuffix(".md"): own.text for name, own in more.items()}
-    pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(markdown_page.disclosed(made))
+    pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(markdown_page.disclosed(made, records, modes, more))
     return Opening("\n".join(text), modes_summary.figure(modes).svg, pages)
 
 

@@ -10,8 +10,8 @@ from singularbayes_experiments.report.names import measure
 from singularbayes_experiments.report.picture import Picture
 from singularbayes_experiments.report.rows import Row
 
-PARAMETERS = measure("num_trained", label="parameters")
-STORED = measure("num_stored", label="stored")
+PARAMETERS = measure("num_trained")
+STORED = measure("num_stored")
 TRAINING = measure("train_seconds", 0)
 
 
@@ -108,5 +108,7 @@ class Section:
         return self.alike is None or self.alike(row.first)
 
     def same_data(self, rows: Sequence[Row]) -> bool:
-        """Returns whether rows are of the same data, so that one may be called the best."""
-        return all(len({str(row.first.settings.get(name)) for row in rows}) == 1 for name in self.data)
+        """Returns whether rows are of the same data, and of data that show something, so that one may be the best."""
+        return all(map(self.comparable, rows)) and all(
+            len({str(row.first.settings.get(name)) for row in rows}) == 1 for name in self.data
+        )

@@ -5,7 +5,7 @@ Every number is computed from records. Differences are paired over seeds; bold n
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ METHODS = {
     "deep_ensemble": "deep ensemble of 5",
     "full_rank": "full-rank",
     "low_rank": "low-rank",
-    "low_rank_ensemble": "five low-rank modes",
+    "low_rank_ensemble": "low-rank ensemble of 5",
 }
 RIVALS = ("deep_ensemble", "full_rank", "deterministic")
 DISCLOSURES = (
@@ -49,6 +49,11 @@ class DataSet:
     ood: str = ""
     decimals: int = 3
 
+    @property
+    def by_total(self) -> str:
+        """The AUROC by the uncertainty that a deterministic network has too: entropy, in regression the total one."""
+        return self.ood.replace("_mi", "_entropy").replace("_epistemic", "_total")
+
     def page(self) -> str:
         return f"{self.experiment}.md"
 
@@ -66,15 +71,29 @@ DATA_SETS = (
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of all methods on one data set, run by run."""
+    """The scores of all methods on one data set, run by run.
+
+    Args:
+        incomplete: the NLL of a method in a round that does not count; given_up: in an earlier round, whose choice
+            validation gave up for one that is worse on test data.
+        cost: the multiplications of a method's training as a multiple of the deterministic network's.
+        at_edge: how many choices lie at an edge of what was tried, and how many there are.
+    """
 
     data: DataSet
     runs: Mapping[str, Mapping[Any, Record]]  # method → what pairs runs (seed and shift) → record
+    incomplete: Mapping[str, float] = field(default_factory=dict)
+    given_up: Mapping[str, float] = field(default_factory=dict)
+    cost: Mapping[str, float] = field(default_factory=dict)
+    at_edge: tuple[int, int] = (0, 0)
 
     def values(self, method: str, metric: str) -> list[float]:
         """Returns a metric of all runs of a method; none where some lack it."""
         found = [one.metrics.get(metric) for one in self.runs.get(method, {}).values()]
         return [] if any(value is None for value in found) else [float(value) for value in found if value is not None]
+
+    def mean(self, method: str, metric: str) -> float:
+        return float(np.mean(self.values(method, metric)))
 
     def difference(self, ours: str, theirs: str, metric: str) -> Paired | None:
         """Returns `ours` less `theirs` in the runs that both have; None where they are fewer than two."""
@@ -100,10 +119,10 @@ class Scores:
         nll = self.values(method, self.data.nll)
         if not nll:
             return "–"
-        lines = [_shown(nll, self.data.decimals, self.best(self.data.nll, higher=False) == method)]
+        lines = [shown_mean(nll, self.data.decimals, self.best(self.data.nll, higher=False) == method)]
         ood = self.values(method, self.data.ood) if self.data.ood else []
         if ood:
-            lines.append(_shown(ood, 3, self.best(self.data.ood, higher=True) == method))
+            lines.append(shown_mean(ood, 3, self.best(self.data.ood, higher=True) == method))
         first = next(iter(self.runs[method].values()))
         stored = first.parameters if first.stored is None else first.stored
         return "<br>".join([*lines, f"{stored:,}"])
@@ -129,7 +148,7 @@ def collect(records: Sequence[Record]) -> list[Scores]:
 
 
 def headline(scores: Sequence[Scores]) -> str:
-    """Returns how several low-rank modes compare with a deep ensemble, and one low-rank network with one network."""
+    """Returns how a low-rank ensemble compares with a deep ensemble, and one low-rank network with one network."""
     modes = verdicts(scores, "low_rank_ensemble", "deep_ensemble")
     single = verdicts(scores, "low_rank", "deterministic")
     shares = [
@@ -140,7 +159,7 @@ def headline(scores: Sequence[Scores]) -> str:
     if not shares:
         return "There are no tuned runs of low-rank ensembles and deep ensembles to compare."
     return (
-        f"Five low-rank modes have a lower NLL than a deep ensemble of five on {len(modes['better'])} of "
+        f"A low-rank ensemble of five has a lower NLL than a deep ensemble of five on {len(modes['better'])} of "
         f"{sum(map(len, modes.values()))} data sets and a higher one on {len(modes['worse'])}, with "
         f"{100 * min(shares):.0f} to {100 * max(shares):.0f} % of its parameters. One low-rank network has a lower "
         f"NLL than one deterministic network on {len(single['better'])} of {sum(map(len, single.values()))} and a "
@@ -215,7 +234,7 @@ def verdicts(scores: Sequence[Scores], ours: str, theirs: str) -> dict[str, list
     return found
 
 
-def _shown(values: Sequence[float], decimals: int, bold: bool) -> str:
+def shown_mean(values: Sequence[float], decimals: int, bold: bool) -> str:
     mean = f"{np.mean(values):.{decimals}f}"
     error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     text = f"**{mean}**" if bold else mean

@@ -258,7 +258,7 @@ def _reading(
         parts.append(
             "Bold: better than all others, by paired 95 % intervals over seeds."
             if ranked
-            else "Rows are of different data: none is marked best."
+            else "None is marked best: the rows are of different data, or of too few."
         )
     numbers = [number for key, number in published.items() if key in shown]
     if numbers:

@@ -28,10 +28,10 @@ from singularbayes_experiments.methods.image_program import State
 from singularbayes_experiments.methods.image_scores import detection, quality
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems import image_corruptions, other_photographs
-from singularbayes_experiments.problems.cifar10 import Kind, Method, Piece, Settings
+from singularbayes_experiments.problems.cifar10 import ImageMethod, Kind, Piece, Settings
 from singularbayes_experiments.records.record import machine as machine_facts
 from singularbayes_experiments.records.record import versions
-from singularbayes_experiments.runs.cifar10_records import NotTuned, Records
+from singularbayes_experiments.runs.cifar10_records import Cifar10Records, NotTuned
 from singularbayes_experiments.runs.cifar10_training import FULL, TINY, Images, Training
 
 PREDICTING = 1.3  # a training with its share of predictions, in trainings
@@ -40,7 +40,7 @@ PREDICTING = 1.3  # a training with its share of predictions, in trainings
 class Experiment:
     """Does pieces of the plan."""
 
-    def __init__(self, training: Training, records: Records):
+    def __init__(self, training: Training, records: Cifar10Records):
         self.training, self.records, self.images = training, records, training.images
 
     def tune(self, piece: Piece) -> None:
@@ -64,7 +64,7 @@ class Experiment:
             self.training.keep(path, states[0])
 
     def _states(
-        self, piece: Piece, method: Method, settings: Settings, data: str, seed: int, member: int
+        self, piece: Piece, method: ImageMethod, settings: Settings, data: str, seed: int, member: int
     ) -> list[State]:
         """Returns a trained network, or the draws of SWAG."""
         if method.swag:
@@ -78,7 +78,7 @@ class Experiment:
         return [self.training.kept_or_trained(piece.network, method, settings, data, seed, member)]
 
     def _logits(
-        self, piece: Piece, method: Method, states: list[State], images, data: str, draws: int, member: int = 0
+        self, piece: Piece, method: ImageMethod, states: list[State], images, data: str, draws: int, member: int = 0
     ):
         """Returns the logits of draws of one network, or of one draw of each of several."""
         if not states:
@@ -86,7 +86,7 @@ class Experiment:
         if len(states) > 1:
             draws = 1
         every = [
-            self.training.predict(piece.network, method.kind, state, images, data, draws, member=member)
+            self.training.predict(piece.network, method.kind, state, images, data=data, draws=draws, member=member)
             for state in states
         ]
         return np.concatenate(every)
@@ -270,7 +270,7 @@ def run(given, deadline: float) -> int:
     images = Images(train, test, size.corrupted or plan.CORRUPTED[given.network], other)
     print(f"read: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     dtype = "float32" if given.tiny else "mixed_bfloat16"
-    records = Records(given.out)
+    records = Cifar10Records(given.out)
     training = Training(images, size, dtype, records, given.kept, deadline)
     experiment = Experiment(training, records)
     work = [

@@ -12,7 +12,7 @@ class NotTuned(Exception):
     """No configuration of a family has a score on validation images."""
 
 
-class Records:
+class Cifar10Records:
     """Lines of JSON in a folder."""
 
     def __init__(self, out: Path):

@@ -15,8 +15,8 @@ from singularbayes.baselines import Snapshots
 from singularbayes_experiments.methods.image_program import ImageProgram, State, Step, Views, cropped, padded
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems import cifar10_networks, image_corruptions
-from singularbayes_experiments.problems.cifar10 import Kind, Method, Settings
-from singularbayes_experiments.runs.cifar10_records import Records
+from singularbayes_experiments.problems.cifar10 import ImageMethod, Kind, Settings
+from singularbayes_experiments.runs.cifar10_records import Cifar10Records
 
 _MANY = 10**9  # steps of a schedule that stays at its peak from the second step on
 ABSENT = -1e9  # added to the logits of classes that are held out
@@ -139,11 +139,11 @@ class Training:
 
     Args:
         records: where chosen configurations are found.
-        kept: folder for the weights of trained networks, which SVDs begin at and a second call goes on with.
+        kept: folder for the weights of trained networks, which SVDs begin at and a second call resumes from.
         deadline: time after which a training raises `TimeoutError`.
     """
 
-    def __init__(self, images: Images, size: Size, dtype: str, records: Records, kept: Path, deadline: float):
+    def __init__(self, images: Images, size: Size, dtype: str, records: Cifar10Records, kept: Path, deadline: float):
         self.images, self.size, self.records, self.kept, self.deadline = images, size, records, kept, deadline
         self.programs = Programs(images, size, dtype)
         self.seconds_per_step: dict[tuple[str, Kind], float] = {}
@@ -156,7 +156,7 @@ class Training:
         """Returns the ranks of a network; none where it has no low rank."""
         return (plan.TIED_RANKS if kind == "tied" else plan.RANKS)[network] if kind in _LOW_RANK else ()
 
-    def epochs(self, network: str, method: Method, settings: Settings, data: str) -> int:
+    def epochs(self, network: str, method: ImageMethod, settings: Settings, data: str) -> int:
         """Returns the epochs of a training; those of tied scales are as many as the ensemble's."""
         if settings.epochs is not None:
             return settings.epochs
@@ -169,13 +169,15 @@ class Training:
             return self.records.chosen(network, "deterministic").epochs or own.epochs
         return own.epochs_svd if method.svd else own.epochs
 
-    def steps(self, network: str, method: Method, settings: Settings, data: str) -> int:
+    def steps(self, network: str, method: ImageMethod, settings: Settings, data: str) -> int:
         """Returns the steps of a training, whole chunks."""
         epochs = self.size.epochs * self.epochs(network, method, settings, data)
         chunks = epochs * len(self.images.rows[data]) / self.size.batch / self.size.chunk
         return max(1, round(chunks)) * self.size.chunk
 
-    def train(self, network: str, method: Method, settings: Settings, data: str, seed: int, member: int = 0) -> State:
+    def train(
+        self, network: str, method: ImageMethod, settings: Settings, data: str, seed: int, member: int = 0
+    ) -> State:
         """Returns the weights of one trained network; raises `TimeoutError` where the deadline comes first."""
         program, rows = self.program(network, method.kind), self.images.rows[data]
         number = 1000 * (seed + 1) + member
@@ -276,7 +278,7 @@ class Training:
         return self.kept_or_trained(network, method, settings, data, seed, member)
 
     def kept_or_trained(
-        self, network: str, method: Method, settings: Settings, data: str, seed: int, member: int
+        self, network: str, method: ImageMethod, settings: Settings, data: str, seed: int, member: int
     ) -> State:
         """Returns a network that was trained and kept, maybe by an earlier call, or trains and keeps it."""
         path, program = self.path(network, method, data, seed, member), self.program(network, method.kind)
@@ -287,7 +289,7 @@ class Training:
             weights, others = ([arrays[f"{n}_{i}"] for i in range(c)] for n, c in zip("wo", counts, strict=True))
         return {"weights": weights, "others": others}
 
-    def path(self, network: str, method: Method, data: str, seed: int, member: int) -> Path:
+    def path(self, network: str, method: ImageMethod, data: str, seed: int, member: int) -> Path:
         return self.kept / f"{network}-{method.kind}{'-svd' * method.svd}-{data}-{seed}-{member}.npz"
 
     def keep(self, path: Path, state: State) -> None:
@@ -305,6 +307,7 @@ class Training:
         kind: Kind,
         state: State,
         images: np.ndarray,
+        *,
         data: str,
         draws: int,
         features: bool = False,

@@ -17,10 +17,10 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser, tiny: str) -> None:
-    """Adds where records are, how long it takes, and what the other processes are told."""
+    """Adds where records are, how long it takes, and what the other processes are given."""
     parser.add_argument("--out", type=Path, required=True, help="folder of the records")
     parser.add_argument("--earlier", type=Path, action="append", default=[], help="folders of earlier records")
-    parser.add_argument("--minutes", type=float, default=9.0, help="end after so many minutes")
+    parser.add_argument("--minutes", type=float, default=9.0, help="end after this many minutes")
     parser.add_argument("--tiny", action="store_true", help=f"{tiny}, to see that it works")
     parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser, tiny: str) -> None:
 
 
 def read_lines(folders: Sequence[Path]) -> list[dict]:
-    """Returns the records of some folders, packed or not; a line that a kill has cut is none."""
+    """Returns the records of some folders, packed or not; a line that a kill has cut is left out."""
     packed = [gzip.decompress(path.read_bytes()) for each in folders for path in sorted(each.glob("*.jsonl.gz"))]
     plain = [path.read_bytes() for each in folders for path in sorted(each.glob("*.jsonl"))]
     lines = [line for text in (*packed, *plain) for line in text.splitlines(keepends=True)]

@@ -38,8 +38,8 @@ from singularbayes_experiments.problems.defaults import (
     SETS,
     STOPPED,
     TUNING_SEEDS,
+    DefaultsSet,
     Rows,
-    Set,
     configurations,
     kind_of,
     moments,
@@ -60,7 +60,7 @@ CHUNK = 96  # members of a program
 class Chunk:
     """Members of one program that are trained together."""
 
-    set: Set
+    set: DefaultsSet
     kind: str
     name: str
     members: tuple[Member, ...]
@@ -71,7 +71,7 @@ class Chunk:
 
 
 def chunks(
-    sets: Sequence[Set], wanted: Sequence[Configuration], seeds: Sequence[int], done: set[tuple]
+    sets: Sequence[DefaultsSet], wanted: Sequence[Configuration], seeds: Sequence[int], done: set[tuple]
 ) -> Iterator[Chunk]:
     """Yields what is left to be trained: set by set, the deterministic networks first."""
     every: dict[str, list[Configuration | None]] = defaultdict(list)
@@ -100,7 +100,7 @@ class Trained:
         self._programs: dict[tuple[str, str], Program] = {}
         self._moments: dict[tuple[str, str, int], NetworkDraws] = {}
 
-    def rows(self, one: Set) -> Rows:
+    def rows(self, one: DefaultsSet) -> Rows:
         if self._rows is None or self._rows[0] != one.name:
             self._rows, self._programs = (one.name, rows_of(one)), {}
             self._moments = {}
@@ -170,7 +170,7 @@ class Trained:
         return found
 
     @staticmethod
-    def _scores(one: Set, rows: Rows, seed: int, components: list[np.ndarray]) -> dict[str, float]:
+    def _scores(one: DefaultsSet, rows: Rows, seed: int, components: list[np.ndarray]) -> dict[str, float]:
         """Returns the scores of a run by the averages of its components on validation and on perturbed rows."""
         train, _, validate = rows.split(seed)
         validation, perturbed = (pooled(one.task, p) for p in components)
@@ -257,9 +257,10 @@ def report(records: Sequence[dict], name: str, seeds: Sequence[int]) -> str:
 
 
 def work(
-    sets: Sequence[Set],
+    sets: Sequence[DefaultsSet],
     configurations: Sequence[Configuration],
     seeds: Sequence[int],
+    *,
     out: Path,
     earlier: Sequence[Path],
     deadline: float,
@@ -297,7 +298,7 @@ def wanted_in(stage: str, records: Sequence[dict], sets: Sequence[str], tiny: bo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing for so many minutes, and prints the choices when all is there."""
+    """Runs what is missing for this many minutes, and prints the choices when all is there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     claimed_work.add_arguments(parser, tiny="few configurations and epochs")
     parser.add_argument("--sets", default=",".join(SETS), help="data sets with commas between")
@@ -320,7 +321,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if given.claims is not None:  # one of the processes beside
         sets = [one for one in sets if one.name not in IMAGES]
-        work(sets, wanted(given.stage), STAGES[given.stage], out, given.earlier, deadline, given.claims, given.worker)
+        work(
+            sets,
+            wanted(given.stage),
+            STAGES[given.stage],
+            out=out,
+            earlier=given.earlier,
+            deadline=deadline,
+            claims=given.claims,
+            worker=given.worker,
+        )
         return 0
     cores = os.cpu_count() or 1
     count = given.workers if given.workers is not None else max(0, cores // 2 - 2)
@@ -333,7 +343,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         orders |= {f"cpu{i}": claimed_work.turned(names[::-1], i) for i in range(min(count, len(sets)))}
         module = "singularbayes_experiments.runs.defaults"
         workers = [claimed_work.start(module, given, name, order, more) for name, order in orders.items()]
-        work(sets, wanted(stage), seeds, out, given.earlier, deadline, given.claims, "main")
+        work(
+            sets,
+            wanted(stage),
+            seeds,
+            out=out,
+            earlier=given.earlier,
+            deadline=deadline,
+            claims=given.claims,
+            worker="main",
+        )
         claimed_work.wait(workers, deadline)
         done = _keys(read([out, *given.earlier]))
         missing = sum(len(chunk.members) for chunk in chunks(sets, wanted(stage), seeds, done))

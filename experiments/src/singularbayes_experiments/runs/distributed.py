@@ -8,8 +8,8 @@ from rich.console import Console
 
 from singularbayes.ranks import Engine
 from singularbayes_experiments.records import record
-from singularbayes_experiments.runs.piece import Outcome, Piece
 from singularbayes_experiments.runs.progress import Bars
+from singularbayes_experiments.runs.run_once import Outcome, Piece
 from singularbayes_experiments.runs.runner import Job, Member
 
 

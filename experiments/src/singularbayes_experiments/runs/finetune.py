@@ -24,8 +24,8 @@ import jax
 
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import prepare
-from singularbayes_experiments.runs.finetune_machine import BLOCK, Machine
-from singularbayes_experiments.runs.finetune_records import Records, begin
+from singularbayes_experiments.runs.finetune_machine import BLOCK, AdapterMachine
+from singularbayes_experiments.runs.finetune_records import FinetuneRecords, begin
 from singularbayes_experiments.runs.finetune_stages import ask, features_again, one_setting
 
 
@@ -33,7 +33,7 @@ def run(given, deadline: float) -> None:
     """Does what is left, in the order of the plan, while there is time."""
     records = begin(given, "singularbayes_experiments.runs.finetune")
     begun = time.time()
-    machine = Machine(given.inputs, given.dtype, given.tiny)
+    machine = AdapterMachine(given.inputs, given.dtype, given.tiny)
     print(f"read and converted: {time.time() - begun:.0f} s; {machine.program.num_trained:,} trained", flush=True)
     machine.compile()
     print(f"traced: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
@@ -57,8 +57,8 @@ def run(given, deadline: float) -> None:
 
 def features(given, deadline: float) -> None:
     """Trains LoRA's result networks again where last-layer Laplace is missing, and keeps what their heads see."""
-    records = Records(given.out, given.earlier)
-    machine = Machine(given.inputs, given.dtype, given.tiny, chunk=len(plan.RESULT_SEEDS))
+    records = FinetuneRecords(given.out, given.earlier)
+    machine = AdapterMachine(given.inputs, given.dtype, given.tiny, chunk=len(plan.RESULT_SEEDS))
     machine.compile()
     for setting in plan.SETTINGS:
         begun = time.time()
@@ -69,7 +69,7 @@ def features(given, deadline: float) -> None:
 def probe(given, deadline: float) -> None:
     """Compiles the programs of an encoder with random weights and prints how long 40 of its steps take."""
     begun = time.time()
-    machine = Machine(given.inputs, given.dtype, given.tiny, pretrained=False)
+    machine = AdapterMachine(given.inputs, given.dtype, given.tiny, pretrained=False)
     print(f"converted: {time.time() - begun:.0f} s", flush=True)
     machine.compile()
     print(f"traced: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)

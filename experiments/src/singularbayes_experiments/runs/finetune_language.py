@@ -27,11 +27,11 @@ from singularbayes_experiments.problems import finetune_language as plan
 from singularbayes_experiments.problems import finetune_language_model as model
 from singularbayes_experiments.problems import finetune_questions as questions
 from singularbayes_experiments.problems.finetune import Adaptation, Kind, Trained
-from singularbayes_experiments.problems.finetune_language import Setting
-from singularbayes_experiments.runs.finetune_language_machine import ANY, CHUNK, Machine
+from singularbayes_experiments.problems.finetune_language import LanguageSetting
+from singularbayes_experiments.runs.finetune_language_machine import ANY, CHUNK, LanguageMachine
 from singularbayes_experiments.runs.finetune_machine import start_of
 from singularbayes_experiments.runs.finetune_records import (
-    Records,
+    FinetuneRecords,
     begin,
     cooled,
     draws_of,
@@ -44,7 +44,7 @@ from singularbayes_experiments.runs.finetune_records import (
 Predictions = dict[tuple[Trained, int], ClassPredictive]  # by network and draws
 
 
-def zero_shot(machine: Machine, setting: Setting, records: Records) -> float:
+def zero_shot(machine: LanguageMachine, setting: LanguageSetting, records: FinetuneRecords) -> float:
     """Adds the scores of the untrained model; returns the power of the number of tokens that validation chooses."""
     done = records.of("zero-shot", setting.name)
     if not done:
@@ -63,7 +63,9 @@ def zero_shot(machine: Machine, setting: Setting, records: Records) -> float:
     return next(line["power"] for line in done if "test" in line)
 
 
-def tune(machine: Machine, setting: Setting, power: float, kinds, records: Records, deadline: float) -> None:
+def tune(
+    machine: LanguageMachine, setting: LanguageSetting, power: float, kinds, records: FinetuneRecords, deadline: float
+) -> None:
     """Adds the validation scores of every configuration and tuning seed."""
     done = {(line["kind"], line["configuration"], line["seed"]) for line in records.of("tuning", setting.name)}
     left = [one for one in plan.tuning(kinds) if (one.adaptation.kind, one.adaptation.name, one.seed) not in done]
@@ -87,7 +89,7 @@ def tune(machine: Machine, setting: Setting, power: float, kinds, records: Recor
         )
 
 
-def choices(records: Records, setting: Setting, kinds: Sequence[Kind]) -> dict[Kind, Adaptation]:
+def choices(records: FinetuneRecords, setting: LanguageSetting, kinds: Sequence[Kind]) -> dict[Kind, Adaptation]:
     """Returns the configuration of every kind with the least mean validation NLL over the tuning seeds."""
     found: dict[Kind, Adaptation] = {}
     for kind in kinds:
@@ -96,7 +98,14 @@ def choices(records: Records, setting: Setting, kinds: Sequence[Kind]) -> dict[K
     return found
 
 
-def test(machine: Machine, setting: Setting, power: float, chosen: dict, records: Records, deadline: float) -> None:
+def test(
+    machine: LanguageMachine,
+    setting: LanguageSetting,
+    power: float,
+    chosen: dict,
+    records: FinetuneRecords,
+    deadline: float,
+) -> None:
     """Trains the chosen configurations with the result seeds and adds the scores of methods as they are complete."""
     done = {(line["method"], line["seed"]) for line in records.of("result", setting.name)}
     runs = []
@@ -124,7 +133,9 @@ def test(machine: Machine, setting: Setting, power: float, chosen: dict, records
         records.add([scored(machine, setting, one, known, rows, seconds) for one in complete])
 
 
-def scored(machine: Machine, setting: Setting, one: tuple, known: Predictions, rows: dict, seconds: float) -> dict:
+def scored(
+    machine: LanguageMachine, setting: LanguageSetting, one: tuple, known: Predictions, rows: dict, seconds: float
+) -> dict:
     """Returns the line of one method and seed."""
     method, adaptation, seed, members = one
     texts = machine.sets[setting.name]
@@ -145,7 +156,12 @@ def scored(machine: Machine, setting: Setting, one: tuple, known: Predictions, r
 
 
 def one_stage(
-    machine: Machine, setting: Setting, power: float, kinds: Sequence[Kind], records: Records, deadline: float
+    machine: LanguageMachine,
+    setting: LanguageSetting,
+    power: float,
+    kinds: Sequence[Kind],
+    records: FinetuneRecords,
+    deadline: float,
 ) -> None:
     """Tunes and tests some methods of one data set, chunk by chunk while there is time."""
     wanted = {(method, seed) for method in plan.methods(kinds) for seed in plan.RESULT_SEEDS}
@@ -165,7 +181,7 @@ def run(given, deadline: float) -> None:
     """Does what is left, in the order of the plan, while there is time."""
     records = begin(given, "singularbayes_experiments.runs.finetune_language")
     begun = time.time()
-    machine = Machine(given.gguf, given.inputs, given.dtype, given.most_steps, given.most_rows)
+    machine = LanguageMachine(given.gguf, given.inputs, given.dtype, given.most_steps, given.most_rows)
     print(f"read and converted: {time.time() - begun:.0f} s; {machine.program.num_trained:,} trained", flush=True)
     machine.compile()
     print(f"compiled: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)

@@ -16,7 +16,7 @@ from singularbayes_experiments.problems import finetune_language as plan
 from singularbayes_experiments.problems import finetune_language_model as model
 from singularbayes_experiments.problems import finetune_questions as questions
 from singularbayes_experiments.problems.finetune import Adaptation, Trained
-from singularbayes_experiments.problems.finetune_language import Setting
+from singularbayes_experiments.problems.finetune_language import LanguageSetting
 from singularbayes_experiments.runs.finetune_machine import start_of, take_steps
 
 CHUNK = 8  # networks that train side by side
@@ -33,13 +33,13 @@ ANY = Trained(Adaptation("lora", 1e-3), 0)
 _ARRAYS = ("tokens", "groups", "positions", "sources", "targets", "owners", "labels")
 
 
-class Machine:
+class LanguageMachine:
     """The program on this machine: compiled once for every length, with the time that its steps take."""
 
     def __init__(self, gguf: Path | None, inputs: Path, dtype: str, most_steps: int, most_rows: int):
         self.most_steps, self.most_rows = most_steps, most_rows
         self.sets = {one.name: questions.load(inputs / f"{one.name}.npz") for one in plan.SETTINGS}
-        self.room = max(len(every.labels) for every in self.sets.values())
+        self.capacity = max(len(every.labels) for every in self.sets.values())
         fields, arrays = model.read_gguf(gguf) if gguf else ({}, None)
         with jax.default_device(jax.devices("cpu")[0]):  # hundreds of small operations, which compile quicker there
             backbone = model.language_model(model.backbone_sizes(fields) if gguf else _TINY, arrays, dtype=dtype)
@@ -55,7 +55,7 @@ class Machine:
             arrays: dict[str, Any] = {"power": np.float32(power)}
             for key in _ARRAYS:
                 values = getattr(self.sets[name], key).astype("int32")
-                arrays[key] = np.concatenate([values, np.repeat(values[:1], self.room - len(values), axis=0)])
+                arrays[key] = np.concatenate([values, np.repeat(values[:1], self.capacity - len(values), axis=0)])
             self._data[name, power] = jax.device_put(arrays, jax.devices()[0])
         return self._data[name, power]
 
@@ -79,10 +79,10 @@ class Machine:
             for key, job in jobs.items():
                 self._compiled[key] = job.result()
 
-    def steps(self, setting: Setting) -> int:
+    def steps(self, setting: LanguageSetting) -> int:
         return min(setting.epochs * (len(self.sets[setting.name].parts["train"]) // plan.BATCH), self.most_steps)
 
-    def train(self, setting: Setting, power: float, members: Sequence[Trained], deadline: float) -> State:
+    def train(self, setting: LanguageSetting, power: float, members: Sequence[Trained], deadline: float) -> State:
         """Returns the trained state of at most `CHUNK` networks; raises `TimeoutError` at the deadline."""
         texts, data = self.sets[setting.name], self.data(setting.name, power)
         rows = texts.parts["train"]
@@ -105,21 +105,21 @@ class Machine:
         print(f"  {setting.name}: {steps} steps, {speed:.3g} tokens/s, NLL {nll.round(2)}", flush=True)
         return state
 
-    def seconds(self, setting: Setting) -> float:
+    def seconds(self, setting: LanguageSetting) -> float:
         """Returns how long a chunk will take, with a half more for predictions."""
         mean = float(self.sets[setting.name].buckets.mean())
         return 1.5 * mean * plan.BATCH * self.steps(setting) * CHUNK * self.seconds_per_token
 
-    def check_time(self, setting: Setting, deadline: float) -> None:
+    def check_time(self, setting: LanguageSetting, deadline: float) -> None:
         """Raises `TimeoutError` where a chunk would end after the deadline, by the time of the last one."""
         if time.time() + self.seconds(setting) > deadline:
             raise TimeoutError
 
-    def part(self, setting: Setting, name: str) -> np.ndarray:
+    def part(self, setting: LanguageSetting, name: str) -> np.ndarray:
         return self.sets[setting.name].parts[name][: self.most_rows]
 
     def predict(
-        self, setting: Setting, power: float, state: State, wanted: Sequence[tuple[int, int]], rows: np.ndarray
+        self, setting: LanguageSetting, power: float, state: State, wanted: Sequence[tuple[int, int]], rows: np.ndarray
     ) -> list[ClassPredictive]:
         """Returns predictions of some rows for every wanted (place of a network, number of draws)."""
         data, buckets = self.data(setting.name, power), self.sets[setting.name].buckets[rows]

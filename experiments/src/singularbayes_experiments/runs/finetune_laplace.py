@@ -9,8 +9,6 @@ A test has its choice and record, not Laplace.
 """
 
 import argparse
-import gzip
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +17,7 @@ import numpy as np
 
 from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
-from singularbayes_experiments.runs.finetune_records import Records, detection, quality
+from singularbayes_experiments.runs.finetune_records import FinetuneRecords, append, detection, quality
 
 PRECISIONS = tuple(10.0 ** np.arange(-2, 4.1, 0.5))
 DRAWS = 32
@@ -99,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     deadline = time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     order = [one.name for one in plan.SETTINGS]
-    known = [line for line in Records(given.out, []).lines if line["method"] == "laplace"]
+    known = [line for line in FinetuneRecords(given.out, []).lines if line["method"] == "laplace"]
     done = {f"{line['setting']}-{line['seed']}" for line in known}
     while time.time() < deadline:
         found = [path for path in given.features.glob("*.npz") if path.suffixes == [".npz"] and path.stem not in done]
@@ -111,8 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = min(found, key=lambda path: (order.index(path.stem.rsplit("-", 1)[0]), path))
         done.add(path.stem)
         line = score(path)
-        with gzip.open(given.out / "finetune-laplace.jsonl.gz", "at") as file:
-            file.write(json.dumps(line) + "\n")
+        append(given.out / "finetune-laplace.jsonl.gz", [line])
         print(path.stem, line["configuration"], line["test"], f"{line['seconds']} s", flush=True)
 
 

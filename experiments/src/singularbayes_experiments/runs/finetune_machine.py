@@ -44,7 +44,7 @@ def start_of(one: Trained, num_data: int) -> Start:
     )
 
 
-class Machine:
+class AdapterMachine:
     """The program on this machine: compiled once for every length, with the time that its steps take."""
 
     def __init__(self, folder: Path, dtype: str, tiny: bool = False, pretrained: bool = True, chunk: int = CHUNK):
@@ -54,7 +54,7 @@ class Machine:
         self.predicted_lengths = self.lengths if tiny else PREDICTED_LENGTHS
         self._texts: dict[str, Texts] = {}
         every = [self.texts(name) for name in ("sst2", "clinc150", "banking77")]
-        self.room = max(len(texts.labels) for texts in every)
+        self.capacity = max(len(texts.labels) for texts in every)
         vocabulary = int(max(texts.tokens.max() for texts in every)) + 1
         sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32} if tiny else {}
         weights = None if tiny or not pretrained else read_weights(folder)
@@ -77,8 +77,8 @@ class Machine:
         if name in self._data:
             return self._data[name]
         texts = self.texts(name)
-        tokens = np.zeros((self.room, self.lengths[-1]), "uint16")
-        labels = np.zeros(self.room, "int32")
+        tokens = np.zeros((self.capacity, self.lengths[-1]), "uint16")
+        labels = np.zeros(self.capacity, "int32")
         tokens[: len(texts.tokens)], labels[: len(texts.labels)] = texts.tokens, np.maximum(texts.labels, 0)
         mask = np.where(np.arange(LOGITS) < texts.classes, 0.0, -1e9).astype("float32")
         self._data[name] = jax.device_put((tokens, labels, mask))

@@ -11,13 +11,12 @@ names folders of records; what they have is not done again. At the deadline no f
 """
 
 import argparse
-import gzip
 import itertools
-import json
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import Texts, batches, read_texts, read_weights
 from singularbayes_experiments.runs.finetune_machine import schedule
-from singularbayes_experiments.runs.finetune_records import Records, detection, quality
+from singularbayes_experiments.runs.finetune_records import FinetuneRecords, append, detection, quality
 from singularbayes_experiments.runs.monteclora_steps import Steps, fix_draws
 
 RATES = {"clinc150-10": (6e-4, 2e-3), "sst2-4000": (2e-4, 6e-4)}
@@ -91,7 +90,15 @@ def logits_of(body, head, tokens):
 
 
 def train(
-    folder: Path, setting_name: str, seed: int, rate: float, scale: float, tested: bool, most_steps: int, graphs: bool
+    folder: Path,
+    setting_name: str,
+    seed: int,
+    *,
+    rate: float,
+    scale: float,
+    tested: bool,
+    most_steps: int,
+    graphs: bool,
 ) -> dict:
     """Trains one network and returns its record; `graphs` is for CUDA."""
     import torch
@@ -179,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     deadline = time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     steps = 4 if given.tiny else 10**9
-    lines = [one for one in Records(given.out, given.earlier).lines if one["method"] == "monteclora"]
+    lines = [one for one in FinetuneRecords(given.out, given.earlier).lines if one["method"] == "monteclora"]
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
 
         def work(jobs: list[tuple[str, int, float, float, bool]]) -> bool:
@@ -188,11 +195,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for some in (left[i : i + given.workers] for i in range(0, len(left), given.workers)):
                 if time.time() > deadline:
                     return False
-                futures = [pool.submit(train, given.inputs, *one, steps, not given.eager) for one in some]
+                task = partial(train, given.inputs, most_steps=steps, graphs=not given.eager)
+                futures = [
+                    pool.submit(task, name, seed, rate=rate, scale=scale, tested=tested)
+                    for name, seed, rate, scale, tested in some
+                ]
                 for job in as_completed(futures):
                     lines.append(job.result())
-                    with gzip.open(given.out / "finetune-monteclora.jsonl.gz", "at") as file:
-                        file.write(json.dumps(lines[-1]) + "\n")
+                    append(given.out / "finetune-monteclora.jsonl.gz", [lines[-1]])
                     print(lines[-1], flush=True)
             return True
 

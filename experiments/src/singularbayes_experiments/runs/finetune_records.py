@@ -2,6 +2,7 @@
 
 import argparse
 import gzip
+import itertools
 import json
 import shlex
 import sys
@@ -18,6 +19,7 @@ from singularbayes.prediction import ClassPredictive, recalibrate
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune import Adaptation
 from singularbayes_experiments.problems.finetune_texts import Texts
+from singularbayes_experiments.records import files
 from singularbayes_experiments.records.record import machine as machine_facts
 from singularbayes_experiments.records.record import versions
 
@@ -68,7 +70,13 @@ def draws_of(method: str, kind: str, draws: int) -> int:
     return 1 if kind == "lora" else draws // plan.MIXTURE if method == "mixture" else draws
 
 
-class Records:
+def append(path: Path, lines: list[dict]) -> None:
+    """Adds lines of JSON to a packed file, which a kill leaves as it was or has them all."""
+    before = path.read_bytes() if path.exists() else b""
+    files.replace(path, before + gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+
+
+class FinetuneRecords:
     """Lines of JSON in a folder; earlier folders are read, too."""
 
     def __init__(self, out: Path, earlier: Sequence[Path]):
@@ -81,20 +89,24 @@ class Records:
 
     def add(self, lines: list[dict]) -> None:
         self.lines += lines
-        with gzip.open(self.out / "finetune.jsonl.gz", "at") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        append(self.out / "finetune.jsonl.gz", lines)
 
     def of(self, stage: str, setting: str) -> list[dict]:
         return [line for line in self.lines if line["stage"] == stage and line["setting"] == setting]
 
 
-def begin(given: argparse.Namespace, module: str) -> Records:
-    """Writes command, versions and machine into the folder of a run; returns its records and earlier ones."""
+def begin(given: argparse.Namespace, module: str) -> FinetuneRecords:
+    """Writes command, versions and machine into the folder of a run; returns its records and earlier ones.
+
+    They are in `run.json`, and in `run-2.json` and so on of calls that resume in the same folder.
+    """
     given.out.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["python", "-m", module, *sys.argv[1:]])
     about = {"command": command, "versions": versions(), "machine": machine_facts()}
-    (given.out / "run.json").write_text(json.dumps(about, indent=1) + "\n")
-    return Records(given.out, given.earlier)
+    names = itertools.chain(["run.json"], (f"run-{number}.json" for number in itertools.count(2)))
+    free = next(given.out / name for name in names if not (given.out / name).exists())
+    files.replace(free, (json.dumps(about, indent=1) + "\n").encode())
+    return FinetuneRecords(given.out, given.earlier)
 
 
 def record_line(stage: str, setting: Any, method: str, adaptation: Adaptation, seed: int, seconds: float) -> dict:

@@ -14,9 +14,9 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.adapter_program import State
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune import Adaptation, Setting, Trained
-from singularbayes_experiments.runs.finetune_machine import Machine
+from singularbayes_experiments.runs.finetune_machine import AdapterMachine
 from singularbayes_experiments.runs.finetune_records import (
-    Records,
+    FinetuneRecords,
     cooled,
     detection,
     draws_of,
@@ -28,7 +28,7 @@ from singularbayes_experiments.runs.finetune_records import (
 
 
 def one_setting(
-    machine: Machine, setting: Setting, records: Records, deadline: float, features: Path | None = None
+    machine: AdapterMachine, setting: Setting, records: FinetuneRecords, deadline: float, features: Path | None = None
 ) -> None:
     """Tunes and tests a setting, if there is time for both; the tuning of a full setting goes first."""
     left, cost = deadline - time.time() - 15, machine.seconds(setting)
@@ -63,7 +63,7 @@ def full_configurations(chosen: dict[str, Adaptation]) -> dict:
     return {kind: plan.around(every) for kind, every in of_kind.items()}
 
 
-def tune(machine: Machine, setting: Setting, tried: dict, records: Records, deadline: float) -> None:
+def tune(machine: AdapterMachine, setting: Setting, tried: dict, records: FinetuneRecords, deadline: float) -> None:
     """Trains what `tried` has and adds the validation scores of every method, configuration and tuning seed."""
     for chunk in plan.tuning(tried, machine.chunk):
         done = {(line["kind"], line["configuration"]) for line in records.of("tuning", setting.name)}
@@ -74,7 +74,9 @@ def tune(machine: Machine, setting: Setting, tried: dict, records: Records, dead
         records.add(validated(machine, setting, state, chunk, begun, "tuning"))
 
 
-def validated(machine: Machine, setting: Setting, state: State, chunk: Sequence[Trained], begun: float, stage: str):
+def validated(
+    machine: AdapterMachine, setting: Setting, state: State, chunk: Sequence[Trained], begun: float, stage: str
+):
     """Returns the scores of validation rows of all methods that the networks of a chunk make."""
     texts = machine.texts(setting.data)
     rows = texts.parts["validation"]
@@ -110,7 +112,7 @@ def _runs(chunk: Sequence[Trained]) -> list[tuple[str, Adaptation, int, list[int
     return found
 
 
-def choices(records: Records, setting: Setting) -> dict[str, Adaptation]:
+def choices(records: FinetuneRecords, setting: Setting) -> dict[str, Adaptation]:
     """Returns the configuration of every method with the least mean validation NLL over the tuning seeds."""
     found: dict[str, Adaptation] = {}
     for method in plan.METHODS:
@@ -122,7 +124,7 @@ def choices(records: Records, setting: Setting) -> dict[str, Adaptation]:
 
 
 def test(
-    machine: Machine, setting: Setting, chosen: dict[str, Adaptation], records: Records, deadline: float
+    machine: AdapterMachine, setting: Setting, chosen: dict[str, Adaptation], records: FinetuneRecords, deadline: float
 ) -> tuple[State, list[Trained]]:
     """Trains the chosen configurations with the result seeds, adds their scores and returns the networks."""
     texts, begun = machine.texts(setting.data), time.time()
@@ -163,7 +165,7 @@ def test(
     return state, members
 
 
-def save_features(machine: Machine, setting: Setting, chosen: Adaptation, trained: tuple, folder: Path) -> None:
+def save_features(machine: AdapterMachine, setting: Setting, chosen: Adaptation, trained: tuple, folder: Path) -> None:
     """Writes for every result seed what the head of LoRA's network sees of all rows, the head, and the labels."""
     state, members = trained
     texts = machine.texts(setting.data)
@@ -180,7 +182,9 @@ def save_features(machine: Machine, setting: Setting, chosen: Adaptation, traine
         partial.rename(folder / f"{setting.name}-{seed}.npz")  # who waits for it never sees half a file
 
 
-def features_again(machine: Machine, setting: Setting, records: Records, deadline: float, folder: Path) -> None:
+def features_again(
+    machine: AdapterMachine, setting: Setting, records: FinetuneRecords, deadline: float, folder: Path
+) -> None:
     """Trains LoRA's result networks of a setting with results a second time, for their features."""
     done = (folder / f"{setting.name}-{plan.RESULT_SEEDS[-1]}.npz").exists()
     if done or any(line["method"] == "laplace" for line in records.of("result", setting.name)):
@@ -194,7 +198,7 @@ def features_again(machine: Machine, setting: Setting, records: Records, deadlin
         save_features(machine, setting, chosen, (state, members), folder)
 
 
-def ask(machine: Machine, stage: str, setting: Setting, records: Records, deadline: float) -> None:
+def ask(machine: AdapterMachine, stage: str, setting: Setting, records: FinetuneRecords, deadline: float) -> None:
     """Adds the validation scores of `plan.DEFAULTS` or `plan.SCALES`, of the stage "defaults" or "scales"."""
     if records.of(stage, setting.name) or time.time() + machine.seconds(setting) > deadline:
         return

@@ -30,7 +30,7 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
 from singularbayes_experiments.problems import modes_data, modes_large
-from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Method, Set
+from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, ModesMethod, ModesSet
 from singularbayes_experiments.problems.modes_data import Data, data_of, result_seeds
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.records.record import machine
@@ -43,7 +43,7 @@ from singularbayes_experiments.runs.modes_records import (
     Records,
     by_run,
     chosen,
-    settled,
+    final_results,
 )
 from singularbayes_experiments.runs.modes_tables import tables
 
@@ -55,10 +55,10 @@ _SETS_HELP = (
 
 
 @dataclass(frozen=True)
-class Task:
+class ModesTask:
     """One method on one data set: all its configurations of a round, or the one chosen of all rounds up to it."""
 
-    set: Set
+    set: ModesSet
     method: str
     stage: str
     round: int = 1
@@ -103,18 +103,20 @@ class Task:
         return self.runs(records) != []
 
 
-def tasks(sets: Sequence[tuple[Set, Sequence[int]]], methods: Sequence[str] = tuple(METHODS)) -> Iterator[Task]:
+def tasks(
+    sets: Sequence[tuple[ModesSet, Sequence[int]]], methods: Sequence[str] = tuple(METHODS)
+) -> Iterator[ModesTask]:
     """Yields what there is to do, set by set and round by round, the most important methods first."""
     for one, rounds in sets:
         for number, method in itertools.product(rounds, [method for method in one.methods if method in methods]):
             if one.tuned_on is None:
-                yield Task(one, method, TUNING, number)
-            yield Task(one, method, RESULTS, number)
+                yield ModesTask(one, method, TUNING, number)
+            yield ModesTask(one, method, RESULTS, number)
 
 
-def _named(names: str, tiny: bool = False) -> list[tuple[Set, Sequence[int]]]:
+def _named(names: str, tiny: bool = False) -> list[tuple[ModesSet, Sequence[int]]]:
     """Returns data sets and their rounds from names with commas between: all rounds, or with `name:2` the second."""
-    found: list[tuple[Set, Sequence[int]]] = []
+    found: list[tuple[ModesSet, Sequence[int]]] = []
     for name, _, number in (each.partition(":") for each in names.split(",")):
         one = SETS[name]
         rounds = [int(number)] if number else range(1, one.rounds + 1)
@@ -129,15 +131,15 @@ class Trainer:
         self.deadline, self.tiny = deadline, tiny
         self._data: dict[tuple, Data] = {}
         self._fits: dict[tuple, Fit] = {}
-        self._answers: dict[tuple, NetworkDraws] = {}
+        self._network_draws: dict[tuple, NetworkDraws] = {}
 
-    def data(self, task: Task) -> Data:
+    def data(self, task: ModesTask) -> Data:
         key = task.set.name, task.stage
         if key not in self._data:
             self._data[key] = data_of(task.set, task.stage == TUNING)
         return self._data[key]
 
-    def fit(self, task: Task, method: Method, rank: int | None = None) -> Fit:
+    def fit(self, task: ModesTask, method: ModesMethod, rank: int | None = None) -> Fit:
         """Returns what trains networks of a method, with the ranks of the data set or another one."""
         one, own = task.set, self.data(task)
         key = one.name, method.kind, method.newton, rank, task.stage if one.family == "uci" else ""
@@ -150,17 +152,19 @@ class Trainer:
             size = min(one.batch_size, count)
             text = {"buckets": modes_large.buckets(own.x), "parts": modes_large.TEXT_PARTS}
             options: dict[str, Any] = text if one.family == "text" else {}
-            self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, method.newton, **options)
+            self._fits[key] = Fit(
+                build, own.x, own.y, rows=own.train, size=size, num_data=count, newton=method.newton, **options
+            )
         return self._fits[key]
 
-    def answers(self, task: Task, fit: Fit, draws: int) -> NetworkDraws:
+    def network_draws(self, task: ModesTask, fit: Fit, draws: int) -> NetworkDraws:
         key = id(fit), draws
-        if key not in self._answers:
-            together = {"text": 1, "cnn": 1, "air": 2}.get(task.set.family, 8)  # so that activations have room
-            self._answers[key] = modes_data.answers(fit.model, task.set.task, draws, together)
-        return self._answers[key]
+        if key not in self._network_draws:
+            together = {"text": 1, "cnn": 1, "air": 2}.get(task.set.family, 8)  # so that activations fit
+            self._network_draws[key] = modes_data.network_draws(fit.model, task.set.task, draws, together)
+        return self._network_draws[key]
 
-    def __call__(self, task: Task, records: Records) -> Iterator[list[dict]]:
+    def __call__(self, task: ModesTask, records: Records) -> Iterator[list[dict]]:
         """Yields the records of a task, program by program; raises `TimeoutError` where the deadline comes first."""
         wanted, left = task.settings(records, self.tiny), task.runs(records)
         assert wanted is not None and left is not None
@@ -200,7 +204,7 @@ class Trainer:
             raise TimeoutError
 
     def _members(
-        self, task: Task, records: Records, runs: Sequence[tuple[str, int]]
+        self, task: ModesTask, records: Records, runs: Sequence[tuple[str, int]]
     ) -> dict[tuple[int, int], tuple[keras.Model, list[np.ndarray]]]:
         """Returns model and weights of the members of the chosen deep ensemble, by seed and number."""
         name, settings = self._ensemble(task, [name for name, _ in runs], records)
@@ -214,26 +218,26 @@ class Trainer:
             for i, network in enumerate(networks)
         }
 
-    def _ensemble(self, task: Task, names: Sequence[str], records: Records) -> tuple[str, dict[str, Settings]]:
+    def _ensemble(self, task: ModesTask, names: Sequence[str], records: Records) -> tuple[str, dict[str, Settings]]:
         """Returns the deep ensemble that was chosen in the round of these configurations, and the settings of all."""
         name = chosen(records, task.set, "deep_ensemble", max(round_of(task.set, each) for each in names))
         every = configurations(task.set, "deep_ensemble", task.set.rounds)
         assert name
         return name, {n: replace(s, epochs=min(s.epochs, 2)) if self.tiny else s for n, s in every.items()}
 
-    def _predictions(self, task: Task, fit: Fit, state, networks: Sequence[Network]) -> dict[str, np.ndarray]:
+    def _predictions(self, task: ModesTask, fit: Fit, state, networks: Sequence[Network]) -> dict[str, np.ndarray]:
         """Returns by part the predictions of all networks, on the first axis."""
         own = self.data(task)
         seeds = sorted(own.parts)
         which = np.array([seeds.index(n.seed) if n.seed in seeds else 0 for n in networks], "int32")
         lengths = {name: len(part.x) for name, part in own.parts[seeds[0]].items()}
         x = np.stack([np.concatenate([part.x for part in own.parts[seed].values()]) for seed in seeds])
-        every = self.answers(task, fit, METHODS[task.method].draws)(state, x, which)
+        every = self.network_draws(task, fit, METHODS[task.method].draws)(state, x, which)
         cuts = np.cumsum(list(lengths.values()))[:-1]
         return dict(zip(lengths, np.split(every, cuts, axis=-2), strict=True))
 
-    def _scores(self, task: Task, found: dict[str, np.ndarray], seed: int) -> dict[str, float]:
-        kind, parts = task.set.task, self.data(task).asked(seed)
+    def _scores(self, task: ModesTask, found: dict[str, np.ndarray], seed: int) -> dict[str, float]:
+        kind, parts = task.set.task, self.data(task).evaluation_parts(seed)
         p = {name: modes_data.pooled(kind, each) for name, each in found.items()}
         known = self.data(task).y[self.data(task).train(seed)]
         held = "validation" if task.stage == TUNING else "test"
@@ -259,7 +263,7 @@ class Trainer:
     def _parameters(fit: Fit, method) -> int:
         return fit.num_parameters * method.components
 
-    def _products(self, task: Task, name: str, records: Records, of: str = "") -> float:
+    def _products(self, task: ModesTask, name: str, records: Records, of: str = "") -> float:
         """Returns the multiplications of all matrix products of a training: three times those of the forward passes."""
         method, own = METHODS[of or task.method], self.data(task)
         settings = configurations(task.set, of or task.method, task.set.rounds)[name]
@@ -271,13 +275,13 @@ class Trainer:
         return found
 
 
-def _with_rank(one: Set, rank: int | None) -> Set:
+def _with_rank(one: ModesSet, rank: int | None) -> ModesSet:
     """Returns the data set with another rank of the hidden weights; outputs keep theirs."""
     return one if rank is None else replace(one, ranks=(*(rank for _ in one.units), *one.ranks[len(one.units) :]))
 
 
 def _programs(
-    one: Set, wanted: dict[str, Settings], runs: Sequence[tuple[str, int]], components: int
+    one: ModesSet, wanted: dict[str, Settings], runs: Sequence[tuple[str, int]], components: int
 ) -> Iterator[list[tuple[str, int]]]:
     """Yields the runs that are trained as one program: of as many epochs and one rank, in equal shares that fit."""
     shapes = {name: (own.rank or 0, own.epochs) for name, own in wanted.items()}
@@ -288,13 +292,13 @@ def _programs(
 
 
 def _shares(runs: Sequence[tuple[str, int]], parts: int) -> list[list[tuple[str, int]]]:
-    """Returns the runs in so many lists of nearly the same length."""
+    """Returns the runs in this many lists of nearly the same length."""
     cuts = [round(i * len(runs) / parts) for i in range(parts + 1)]
     return [list(runs[a:b]) for a, b in itertools.pairwise(cuts)]
 
 
 def work(
-    every: Sequence[Task], out: Path, earlier: Sequence[Path], trainer: Trainer, claims: Path, worker: str
+    every: Sequence[ModesTask], out: Path, earlier: Sequence[Path], trainer: Trainer, claims: Path, worker: str
 ) -> None:
     """Does the tasks that no other process is at until the deadline or until nothing is left."""
     waiting = True
@@ -326,7 +330,7 @@ def work(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing for so many minutes, and prints the tables."""
+    """Runs what is missing for this many minutes, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     claimed_work.add_arguments(parser, tiny="small networks and few epochs")
     parser.add_argument("--sets", default=",".join(SETS), help=_SETS_HELP)
@@ -357,7 +361,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         claimed_work.wait(processes, given.deadline)
     records = read_lines([given.out, *given.earlier])
     left = [task.name for task in every if task.missing(by_run(records))]
-    print(tables(settled(records)))
+    print(tables(final_results(records)))
     print(f"{len(left)} tasks are missing: call it again with the same --out." if left else "All tasks are done.")
     return 0
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.modes import METHODS, RESULT_SEEDS, SETS, SHIFTS, TUNING_SEEDS, Set
+from singularbayes_experiments.problems.modes import METHODS, RESULT_SEEDS, SETS, SHIFTS, TUNING_SEEDS, ModesSet
 from singularbayes_experiments.problems.modes_grids import configurations
 
 TUNING, RESULTS = "tuning", "results"
 DIVERGED = ""  # the name of the choice where every configuration diverged; there are no results then
-FAILED = "diverged"  # the stage of such a method among what is settled
+FAILED = "diverged"  # the stage of such a method among the final results
 CARE = "icu"  # all shifts of intensive care together
 Records = dict[tuple, dict]  # by set, stage, method, configuration and seed
 
@@ -19,8 +19,8 @@ def by_run(lines: Sequence[dict]) -> Records:
     return {tuple(one[key] for key in ("set", "stage", "method", "configuration", "seed")): one for one in lines}
 
 
-def chosen(records: Records, one: Set, method: str, rounds: int | None = None) -> str | None:
-    """Returns the configuration that the protocol chooses; None unless all tuning runs of so many rounds are there."""
+def chosen(records: Records, one: ModesSet, method: str, rounds: int | None = None) -> str | None:
+    """Returns the configuration that the protocol chooses; None unless all tuning runs of these rounds are there."""
     one = one.tuned_on or one
     tried = []
     for name, settings in configurations(one, method, rounds or one.rounds).items():
@@ -33,13 +33,13 @@ def chosen(records: Records, one: Set, method: str, rounds: int | None = None) -
     return DIVERGED if all(run.diverged for run in tried) else protocol.choose(tried).name
 
 
-def rounds_of(records: Records, one: Set) -> int:
+def rounds_of(records: Records, one: ModesSet) -> int:
     """Returns how many rounds count: those that all methods of `compared` have whole, with results."""
     one = one.tuned_on or one
     return next((number for number in range(one.rounds, 1, -1) if _whole(records, one, number)), 1)
 
 
-def _whole(records: Records, one: Set, rounds: int) -> bool:
+def _whole(records: Records, one: ModesSet, rounds: int) -> bool:
     for method in one.compared:
         name = chosen(records, one, method, rounds)
         seeds = () if name == DIVERGED else RESULT_SEEDS[: one.seeds]
@@ -48,7 +48,7 @@ def _whole(records: Records, one: Set, rounds: int) -> bool:
     return True
 
 
-def choices(records: Records, one: Set) -> dict[str, str | None]:
+def choices(records: Records, one: ModesSet) -> dict[str, str | None]:
     """Returns for each method the configuration chosen in the rounds that count, or in as many of them as it has."""
     count = rounds_of(records, one)
 
@@ -59,7 +59,7 @@ def choices(records: Records, one: Set) -> dict[str, str | None]:
     return {method: choice(method) for method in one.methods}
 
 
-def settled(lines: Sequence[dict]) -> list[dict]:
+def final_results(lines: Sequence[dict]) -> list[dict]:
     """Returns the results of the configurations that are chosen in the end, one for each method and data set.
 
     A method whose configurations all diverged has one line with the stage `FAILED`; one that was not run has none.

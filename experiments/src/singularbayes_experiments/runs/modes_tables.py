@@ -1,4 +1,4 @@
-"""Tables of the comparison of modes, in Markdown, from its records alone: those that `modes_records.settled` gives.
+"""Tables of the comparison of modes, in Markdown, from records alone: those that `modes_records.final_results` gives.
 
 A method whose configurations all diverged in tuning, or that diverged with a result seed, is called so; one of a data
 set's methods that the run did not reach is called "not run".
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, SHIFTS, Set
+from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, SHIFTS, ModesSet
 from singularbayes_experiments.runs.modes_records import CARE, FAILED
 
 RIVAL = "deep_ensemble"
@@ -44,19 +44,23 @@ _NAMES = {
     "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",
     "notmnist": "notMNIST",
-    "toy": "Toy",
-    "cnn": "CNN on Fashion-MNIST",
+    "toy": "toy regression",
+    "cnn": "CNN (Fashion-MNIST)",
     "sst2": "SST-2",
     "ag_news": "AG News",
-    "beijing": "Beijing",
+    "beijing": "Beijing PM2.5",
     "guangzhou": "Guangzhou",
-    CARE: "Intensive care",
+    CARE: "intensive care",
+    "boston_housing": "Boston housing",
+    "wine_quality_red": "wine quality",
+    "naval_propulsion_plant": "naval propulsion",
+    "protein_tertiary_structure": "protein",
     "held_out_care": "held-out care",
 }
 _DETECTORS = ("auroc_ood_mi", "auroc_ood_epistemic", "auroc_ood_entropy", "auroc_ood_total")
 
 
-def columns(one: Set) -> dict[str, tuple[tuple[str, ...], int]]:
+def columns(one: ModesSet) -> dict[str, tuple[tuple[str, ...], int]]:
     """Returns the scores of a table; OOD inputs are detected by mutual information, or, of one draw, by entropy."""
     found = dict(_COLUMNS.get(one.family, _COLUMNS["images"]))
     for name in _OOD.get(one.name, ()):
@@ -64,10 +68,10 @@ def columns(one: Set) -> dict[str, tuple[tuple[str, ...], int]]:
     return found
 
 
-def data_sets() -> dict[str, Set]:
+def data_sets() -> dict[str, ModesSet]:
     """Returns what a table or a count is about: every data set, and intensive care once for all its shifts."""
     first = SETS[f"{CARE}_{SHIFTS[0]}"]
-    found: dict[str, Set] = {}
+    found: dict[str, ModesSet] = {}
     for name, one in SETS.items():
         if one.family != "icu":
             found[name] = one
@@ -111,9 +115,9 @@ def _verdict(found: protocol.Paired) -> str:
     return " better" if found.high < 0 else "" if found.not_worse else " worse"
 
 
-def table(records: Sequence[dict], one: Set) -> str:
+def table(records: Sequence[dict], one: ModesSet) -> str:
     """Returns the table of one data set: mean ± standard error over seeds, and the paired difference of the NLL."""
-    head = ["method", "parameters", "cost", *columns(one), "NLL less the deep ensemble's [95 %]"]
+    head = ["method", "stored parameters", "cost", *columns(one), "NLL less the deep ensemble's [95 %]"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for method, own in METHODS.items():
         if method not in one.methods:
@@ -122,7 +126,7 @@ def table(records: Sequence[dict], one: Set) -> str:
         if not runs or not all(map(_is_finite, runs)):
             lines.append(f"| {own.words} | {missing(records, one.name, method)} |{' |' * (len(head) - 2)}")
             continue
-        cells = [own.words, f"{runs[0]['parameters']:,}", f"{_cost(records, one.name, runs):.2g}"]
+        cells = [own.words, f"{runs[0]['parameters']:,}", f"{cost(records, one.name, method):.2g}"]
         for names, decimals in columns(one).values():
             name = next((n for n in names if n in runs[0]), None)
             values = [] if name is None else [run[name] for run in runs]
@@ -143,7 +147,7 @@ def tables(records: Sequence[dict]) -> str:
     return "\n\n".join([*parts, *([f"### IVON\n\n{newton}"] if newton else [])])
 
 
-def table_of_many(records: Sequence[dict], sets: Sequence[Set]) -> str:
+def table_of_many(records: Sequence[dict], sets: Sequence[ModesSet]) -> str:
     """Returns one row a method and one column a set: the NLL less the deep ensemble's, its own in the last row."""
     lines = [f"| method | {' | '.join(name_of(one.name) for one in sets)} |", f"|---|{'---|' * len(sets)}"]
     for method, own in METHODS.items():
@@ -186,17 +190,17 @@ def newton_table(records: Sequence[dict]) -> str:
 
 
 def name_of(one: str) -> str:
-    return _NAMES.get(one, one.replace("_", " ").capitalize())
+    return _NAMES.get(one, one.replace("_", " "))
 
 
 def _is_finite(run: dict) -> bool:
     return math.isfinite(run.get("nll", math.inf))
 
 
-def _cost(records: Sequence[dict], one: str, runs: Sequence[dict]) -> float:
+def cost(records: Sequence[dict], one: str, method: str) -> float:
     """Returns the matrix products of a training as a multiple of the deterministic network's."""
-    base = list(results(records, one, "deterministic").values())
-    return float(runs[0]["products"] / base[0]["products"]) if base else float("nan")
+    own, base = (list(results(records, one, name).values()) for name in (method, "deterministic"))
+    return float(own[0]["products"] / base[0]["products"]) if base else float("nan")
 
 
 def _mean(values: Sequence[float], decimals: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from singularbayes_experiments.runs import board
+from singularbayes_experiments.runs import progress_files
 
 if TYPE_CHECKING:
     from singularbayes_experiments.runs.runner import Job, Member
@@ -41,7 +41,7 @@ def progress(console: Console, label: str, epochs: int) -> Iterator[Callable[[in
 
 
 class Bars:
-    """A bar for every run or member that is under way on other machines, as their lines in the shared folder say."""
+    """A bar for every run or member that is under way on other machines, by their lines in the shared folder."""
 
     def __init__(self, console: Console, folder: Path, jobs: Sequence["Job | Member"], labels: Sequence[str]):
         self.folder, self.jobs, self.labels = folder, jobs, labels
@@ -60,7 +60,7 @@ class Bars:
     def tick(self) -> None:
         """Shows how far the runs are now."""
         for position, task in self.tasks.items() if self._shown else ():
-            found = board.read(self.folder, self.jobs[position].name)
+            found = progress_files.read(self.folder, self.jobs[position].name)
             if found is None:
                 continue
             epoch, loss = found

@@ -2,9 +2,9 @@
 
     singularbayes-experiments sharp-certificates --out runs/sharp_certificates --processes 7 --minutes 9
 
-Every process takes the next task that no other holds: a program of candidates of the rule, which ends in lines of
-rule.jsonl, or, where all candidates of a method and seed are there, its certificates, a line of records.jsonl. A call
-that is stopped, or reaches its minutes, is continued by the next.
+Every process takes the next task that no other holds: a program of configurations of the rule, which ends in lines of
+rule.jsonl, or, where all configurations of a method and seed are there, its certificates, a line of records.jsonl. A
+call that is stopped, or reaches its minutes, is continued by the next.
 """
 
 import json
@@ -23,7 +23,7 @@ from singularbayes_experiments.methods.training import require_method
 from singularbayes_experiments.problems import certificates
 from singularbayes_experiments.problems import sharp_certificates as plan
 from singularbayes_experiments.problems.image_copies import CopiesFolder
-from singularbayes_experiments.problems.sharp_certificates import Candidate, SharpSettings, Split
+from singularbayes_experiments.problems.sharp_certificates import CertificateSplit, Configuration, SharpSettings
 from singularbayes_experiments.records import files, record
 
 RULE_LINES = "rule.jsonl"
@@ -31,33 +31,33 @@ ORDER = ("low_rank_50", "low_rank_25", "cnn_low_rank", "full_rank")  # where tim
 
 
 @dataclass(frozen=True)
-class Task:
-    """Candidates of a method that are fitted as one program; without candidates, the certificates of a seed."""
+class CertificateTask:
+    """Configurations of a method that are fitted as one program; without configurations, the certificates of a seed."""
 
     method: str
     seed: int
-    candidates: tuple[Candidate, ...] = ()
+    configurations: tuple[Configuration, ...] = ()
 
     @property
     def name(self) -> str:
         return f"{self.method}_{self.seed}" + "".join(
-            f"_{one.settings.beta:g}_{one.settings.dropout:g}_{one.settings.shift}" for one in self.candidates[:1]
+            f"_{one.settings.beta:g}_{one.settings.dropout:g}_{one.settings.shift}" for one in self.configurations[:1]
         )
 
 
-def tasks(methods: Sequence[str], seeds: Sequence[int], settings: SharpSettings) -> list[Task]:
+def tasks(methods: Sequence[str], seeds: Sequence[int], settings: SharpSettings) -> list[CertificateTask]:
     """Returns all there is to do; certificates stand before what they wait for, so they are next once they can be."""
     learned = [method for method in ORDER if method in methods]
-    found = [Task("low_rank_initial", seed) for seed in seeds if "low_rank_initial" in methods]
-    found += [Task(method, seed) for seed in seeds for method in learned]
+    found = [CertificateTask("low_rank_initial", seed) for seed in seeds if "low_rank_initial" in methods]
+    found += [CertificateTask(method, seed) for seed in seeds for method in learned]
     for method in learned:
-        candidates = [Candidate(one, seed) for seed in seeds for one in plan.combinations(settings)]
+        configurations = [Configuration(one, seed) for seed in seeds for one in plan.combinations(settings)]
         if plan.METHODS[method][0] == "cnn":
-            found += [Task(method, one.seed, (one,)) for one in candidates]
+            found += [CertificateTask(method, one.seed, (one,)) for one in configurations]
             continue
-        for dropout in dict.fromkeys(one.settings.dropout for one in candidates):
-            together = tuple(one for one in candidates if one.settings.dropout == dropout)
-            found.append(Task(method, seeds[0], together))
+        for dropout in dict.fromkeys(one.settings.dropout for one in configurations):
+            together = tuple(one for one in configurations if one.settings.dropout == dropout)
+            found.append(CertificateTask(method, seeds[0], together))
     return found
 
 
@@ -68,21 +68,21 @@ class Folder:
         self.path, self.settings = path, settings
         self.copies = CopiesFolder(path / "copies")
 
-    def mistakes(self) -> dict[tuple[str, Candidate], tuple[float, float]]:
-        """Returns mistakes and seconds of the candidates that were fitted."""
+    def mistakes(self) -> dict[tuple[str, Configuration], tuple[float, float]]:
+        """Returns mistakes and seconds of the configurations that were fitted."""
         path = self.path / RULE_LINES
         lines = [json.loads(line) for line in files.read_lines(path)] if path.exists() else []
         return {
-            (line["method"], Candidate(SharpSettings(**line["settings"]), line["seed"])): (
+            (line["method"], Configuration(SharpSettings(**line["settings"]), line["seed"])): (
                 line["mistakes"],
                 line["seconds"],
             )
             for line in lines
         }
 
-    def add_mistakes(self, method: str, candidate: Candidate, mistakes: float, seconds: float) -> None:
-        line: dict[str, Any] = {"method": method, "seed": candidate.seed, "mistakes": mistakes, "seconds": seconds}
-        line |= {"settings": record.plain(candidate.settings), "finished": record.now()}
+    def add_mistakes(self, method: str, configuration: Configuration, mistakes: float, seconds: float) -> None:
+        line: dict[str, Any] = {"method": method, "seed": configuration.seed, "mistakes": mistakes, "seconds": seconds}
+        line |= {"settings": record.plain(configuration.settings), "finished": record.now()}
         line |= {"versions": record.versions(), "machine": record.machine()}
         with record.lock(self.path, "rule"):
             files.append_line(self.path / RULE_LINES, json.dumps(line))
@@ -92,36 +92,36 @@ class Folder:
         found = record.read(self.path, arrays=False) if (self.path / record.LINES).exists() else []
         return {(one.method, one.seed) for one in found}
 
-    def is_done(self, task: Task) -> bool:
-        if not task.candidates:
+    def is_done(self, task: CertificateTask) -> bool:
+        if not task.configurations:
             return (task.method, task.seed) in self.finished()
         known = self.mistakes()
-        return all((task.method, one) in known for one in task.candidates)
+        return all((task.method, one) in known for one in task.configurations)
 
-    def is_ready(self, task: Task, split: Split) -> bool:
+    def is_ready(self, task: CertificateTask, split: CertificateSplit) -> bool:
         if task.method == "low_rank_initial":
             return True
-        if task.candidates:
-            return all(self.copies.path(one.moves, len(split.fitted[0])).exists() for one in task.candidates)
+        if task.configurations:
+            return all(self.copies.path(one.moves, len(split.fitted[0])).exists() for one in task.configurations)
         known = self.mistakes()
-        wanted = [Candidate(one, task.seed) for one in plan.combinations(self.settings)]
+        wanted = [Configuration(one, task.seed) for one in plan.combinations(self.settings)]
         made = all(self.copies.path(one.moves, len(split.prior[0])).exists() for one in wanted)
         return made and all((task.method, one) in known for one in wanted)
 
-    def carry_out(self, task: Task, split: Split, images=None) -> str:
+    def carry_out(self, task: CertificateTask, split: CertificateSplit, images=None) -> str:
         """Does a task, writes what came out, and returns a line about it."""
         start = time.perf_counter()
-        if task.candidates:
-            models = plan.fit_priors(task.method, task.candidates, *split.fitted, self.copies)
-            for one, model in zip(task.candidates, models, strict=True):
+        if task.configurations:
+            models = plan.fit_priors(task.method, task.configurations, *split.fitted, self.copies)
+            for one, model in zip(task.configurations, models, strict=True):
                 mistakes = plan.count_mistakes(model, split, one.seed, self.settings)
-                self.add_mistakes(task.method, one, mistakes, (time.perf_counter() - start) / len(task.candidates))
-            return f"{len(models)} candidates, {time.perf_counter() - start:.0f} s"
+                self.add_mistakes(task.method, one, mistakes, (time.perf_counter() - start) / len(task.configurations))
+            return f"{len(models)} configurations, {time.perf_counter() - start:.0f} s"
         if task.method == "low_rank_initial":
             found = plan.run_initial(task.seed, images)
         else:
             known = self.mistakes()
-            wanted = [Candidate(one, task.seed) for one in plan.combinations(self.settings)]
+            wanted = [Configuration(one, task.seed) for one in plan.combinations(self.settings)]
             best = min(wanted, key=lambda one: known[task.method, one][0])
             spent = sum(known[task.method, one][1] for one in wanted)
             mistakes = known[task.method, best][0]
@@ -130,9 +130,9 @@ class Folder:
         return f"certified {found.metrics['certificate']:.4f}, {time.perf_counter() - start:.0f} s"
 
 
-def work(folder: Folder, todo: Sequence[Task], images=None) -> Iterator[str]:
+def work(folder: Folder, todo: Sequence[CertificateTask], images=None) -> Iterator[str]:
     """Does tasks that no other process holds until none is left; one that fails is left to the next call."""
-    split, failed = Split.of(folder.settings, images), set[Task]()
+    split, failed = CertificateSplit.of(folder.settings, images), set[CertificateTask]()
     while left := [task for task in todo if task not in failed and not folder.is_done(task)]:
         for task in left:
             if not folder.is_ready(task, split):
@@ -145,7 +145,7 @@ def work(folder: Folder, todo: Sequence[Task], images=None) -> Iterator[str]:
                     break
             except Timeout:
                 continue
-            except Exception:  # what others do goes on
+            except Exception:  # other tasks continue
                 failed.add(task)
                 yield f"{task.name} failed:\n{traceback.format_exc()}"
                 break
@@ -178,7 +178,9 @@ def run_sharp_certificates(
     helpers = [subprocess.Popen(command) for _ in range(processes)]
     try:
         if set(names) != {"low_rank_initial"}:
-            _make_copies(Folder(folder, settings), Split.of(settings, first_images(rows, settings)), seeds, processes)
+            _make_copies(
+                Folder(folder, settings), CertificateSplit.of(settings, first_images(rows, settings)), seeds, processes
+            )
             yield "copies are made"
         for helper in helpers:
             helper.wait(None if end is None else max(0.0, end - time.monotonic()))
@@ -198,10 +200,10 @@ def first_images(rows: int | None, settings: SharpSettings):
     return tuple(tuple(array[:rows] for array in part) for part in (train, test))
 
 
-def _make_copies(folder: Folder, split: Split, seeds: Sequence[int], processes: int) -> None:
+def _make_copies(folder: Folder, split: CertificateSplit, seeds: Sequence[int], processes: int) -> None:
     shifts = {one.shift: one for one in plan.combinations(folder.settings)}.values()
-    candidates = [Candidate(one, seed) for seed in seeds for one in shifts]
-    folder.copies.make([(one.moves, x) for x in (split.fitted[0], split.prior[0]) for one in candidates], processes)
+    configurations = [Configuration(one, seed) for seed in seeds for one in shifts]
+    folder.copies.make([(one.moves, x) for x in (split.fitted[0], split.prior[0]) for one in configurations], processes)
 
 
 def main(folder: str, job: str) -> None:

@@ -1,6 +1,6 @@
 """The numbers that the paper prints, table by table, and which of them cannot be right: a file a field."""
 
-from singularbayes_experiments.report.published import air, bounds, care, images, profile, text, toy
+from singularbayes_experiments.report.published import air, bounds, images, mortality, profile, text, toy
 from singularbayes_experiments.report.published.number import Number, PaperTable
 
 TABLES: tuple[PaperTable, ...] = (
@@ -9,7 +9,7 @@ TABLES: tuple[PaperTable, ...] = (
     *air.TABLES,
     *text.TABLES,
     *profile.TABLES,
-    *care.TABLES,
+    *mortality.TABLES,
     *bounds.TABLES,
 )
 

@@ -4,7 +4,8 @@ from singularbayes_experiments.report.published.number import PaperTable
 
 _NO_RATIO = "A deterministic network has no mutual information: the ratio is 0/0."
 _SHARE = (
-    "Scores that are all alike have the share of known examples as their AUPR, here 0.103, as another table has it."
+    "Scores that are all alike have the share of in-distribution examples as their AUPR, here 0.103, as another table "
+    "has it."
 )
 
 TABLES = (

@@ -11,7 +11,8 @@ from singularbayes_experiments.problems.mortality import OOD
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.section import Columns, Section
-from singularbayes_experiments.report.sections.care_columns import (
+from singularbayes_experiments.report.sections.image_columns import BINNINGS
+from singularbayes_experiments.report.sections.mortality_columns import (
     DEPARTURES,
     FOUND,
     NLL,
@@ -23,7 +24,6 @@ from singularbayes_experiments.report.sections.care_columns import (
     finding,
     overview,
 )
-from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
 SHIFTS = {
     "coronary": "coronary care",
@@ -40,7 +40,8 @@ def gathered(records: Sequence[Record]) -> list[Record]:
     Manual overrides are gathered where each shift was run once, with a weight β of the KL of its own or not.
 
     Its metrics are "shift/metric", and "metric" for the mean over the five shifts where all five are there. Its arrays
-    are "shift_array", those of the known stays one after the other, and the singular values of the first shift.
+    are "shift_array", those of the in-distribution stays one after the other, and the singular values of the first
+    shift.
     """
     groups: dict[str, list[Record]] = {}
     found: list[Record] = []
@@ -98,7 +99,7 @@ SECTION = Section(
     "23 features that both have. It stands in for the paper's MIMIC-III, which is not open.",
     (
         overview(
-            "Known and out-of-distribution stays",
+            "In-distribution and out-of-distribution stays",
             "Means over the five shifts, each with a network of its own. The paper's numbers are of MIMIC-III with "
             "newborns as out-of-distribution stays, other patients and other features, so none stands here. "
             "Out-of-distribution stays are detected by mutual information. With class weights the NLL is of "
@@ -107,9 +108,9 @@ SECTION = Section(
         _each(
             "Out-of-distribution stays, shift by shift",
             FOUND,
-            "AUROC by mutual information of stays of the kind that was held out against known stays.",
+            "AUROC by mutual information of stays of the kind that was held out against in-distribution stays.",
         ),
-        _each("Likelihood, shift by shift", NLL, "NLL on known stays of challenge set c, in nats."),
+        _each("Likelihood, shift by shift", NLL, "NLL on in-distribution stays of challenge set c, in nats."),
         PROBABILITIES,
         UNSURE,
         UNDER_SHIFT,

@@ -7,7 +7,8 @@ from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Section
-from singularbayes_experiments.report.sections.care_columns import (
+from singularbayes_experiments.report.sections.image_columns import BINNINGS
+from singularbayes_experiments.report.sections.mortality_columns import (
     DEPARTURES,
     PROBABILITIES,
     RANKED,
@@ -17,7 +18,6 @@ from singularbayes_experiments.report.sections.care_columns import (
     finding,
     overview,
 )
-from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
 
 def _of_full_tables(record: Record) -> bool:
@@ -34,9 +34,9 @@ def _finding(rows: Sequence[Row]) -> str:
 
 SECTION = Section(
     "mimic3",
-    "Intensive care: MIMIC-III",
-    "Death in intensive care from 43 features of the first 48 hours, 44 with the paper's settings; adults are known, "
-    "newborns are out-of-distribution.",
+    "MIMIC-III (open demo, ten test patients)",
+    "Death in intensive care from 43 features of the first 48 hours, 44 with the paper's settings; adults are "
+    "in-distribution, newborns are out-of-distribution.",
     (
         overview(
             "Adults and newborns",

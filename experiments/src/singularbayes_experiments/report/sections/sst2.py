@@ -6,7 +6,7 @@ from singularbayes_experiments.report import class_pictures, sentences
 from singularbayes_experiments.report.measure_pictures import pareto_front, radars
 from singularbayes_experiments.report.names import LINES, NAMES, measure
 from singularbayes_experiments.report.rows import Row
-from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
+from singularbayes_experiments.report.section import PARAMETERS, STORED, TRAINING, Columns, Drawing, Section
 from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
 ACCURACY, NLL, ECE, FOUND = (measure(name, 3) for name in ("accuracy", "nll", "ece", "auroc_ood_mi"))
@@ -22,7 +22,7 @@ OVERVIEW = Columns(
         measure("aupr_in_mi", 3),
         measure("aupr_succ_mi", 3),
         PARAMETERS,
-        measure("num_stored", label="stored"),
+        STORED,
     ),
     sort="nll",
     note=(
@@ -94,7 +94,7 @@ NOTES = (
     "validate; they and every phrase of theirs are left out of training, and phrases that other sentences have too are "
     "left out altogether; of 67,349 rows 61,824 remain, whole batches of them. A random slice of the rows would leak: "
     "most of its phrases stand inside other rows. Once settings are chosen, every network is trained anew on all rows, "
-    "as the paper's are; 67,328 of them make whole batches. That was thought of when dev scores of the chosen settings "
+    "as the paper's are; 67,328 of them make whole batches. That was added when dev scores of the chosen settings "
     "were known, and nothing in it is chosen. It has no validation scores and no temperature. "
     "That 435 sentences are held out is ours in all settings; the paper holds out none.",
     "Earlier throw-away runs, whose dev and news scores were seen, drew the first three configurations of every "
@@ -102,7 +102,7 @@ NOTES = (
     "were known. Each was tried with one seed. SVD-initialised low-rank networks were first run with the settings of "
     "low_rank, and got tuning runs of the same five configurations when dev scores of that were known; the tuning "
     "runs chose it again. Ensembles of low-rank networks have the settings of their members; the SVD-initialised one "
-    "was thought of after the dev scores of its members and of the other. One configuration of SWAG, SGD at 0.03, "
+    "was added after the dev scores of its members and of the other. One configuration of SWAG, SGD at 0.03, "
     "diverged.",
     "SWAG's chosen settings diverged with the seeds 42 and 2026, trained on all rows with 456 too: the tables have "
     "the seeds that did not. The two configurations that validated next best diverged with some of the four seeds as "

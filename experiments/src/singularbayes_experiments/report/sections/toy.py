@@ -76,7 +76,7 @@ SECTION = Section(
         "The paper does not say where the scales softplus(ρ) of this network start: ρ is uniform from −5 to −4, as in "
         "its other experiments. It has low-rank and full-rank networks here; the other methods are ours.",
         "Tuned settings are, of eight configurations per method, those with the least NLL on new points of the "
-        "training range, which are not those of the tables; nothing outside the range had a say in that choice. The "
+        "training range, which are not those of the tables; nothing outside the range affected that choice. The "
         "configurations were written down after thirteen earlier tuning runs of low-rank networks, whose records "
         "were not kept, and after results of what they had chosen had been seen, outside the range too.",
         "The noise also acts inside the sines, where the assumed constant noise does not reach; the coverage shows "

@@ -14,8 +14,8 @@ from singularbayes_experiments.records import record
 from singularbayes_experiments.records.record import plain
 from singularbayes_experiments.report import chapters, index
 from singularbayes_experiments.report.sections import SECTIONS
-from singularbayes_experiments.report.sections.care_columns import DEPARTURES
 from singularbayes_experiments.report.sections.icu import SHIFTS, gathered
+from singularbayes_experiments.report.sections.mortality_columns import DEPARTURES
 
 from singularbayes.metrics import aupr_err
 

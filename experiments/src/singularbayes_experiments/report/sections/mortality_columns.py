@@ -6,7 +6,7 @@ from singularbayes_experiments.report import class_pictures
 from singularbayes_experiments.report.measure_pictures import pareto_front, radars
 from singularbayes_experiments.report.names import LINES, measure
 from singularbayes_experiments.report.rows import Row
-from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Drawing
+from singularbayes_experiments.report.section import PARAMETERS, STORED, TRAINING, Columns, Drawing
 
 AUROC, NLL, ECE = (measure(name, 3) for name in ("auroc", "nll", "ece"))
 FOUND = measure("auroc_ood_mi", 3)
@@ -26,7 +26,7 @@ def overview(title: str, note: str) -> Columns:
     """Returns the columns of the paper's table; `note` gets a warning of AUPR-Err, which many errors raise."""
     names = ("aupr_err_mi", "auroc_ood_mi", "aupr_ood_mi", "aupr_in_mi")
     detection = (measure(name, 3) for name in names)
-    more = (NLL, measure("unweighted_nll", 3), ECE, measure("mi_ratio", 2), measure("num_stored", label="stored"))
+    more = (NLL, measure("unweighted_nll", 3), ECE, measure("mi_ratio", 2), STORED)
     return Columns(title, (AUROC, *detection, *more, PARAMETERS), "auroc_ood_mi", f"{note} {_MANY_ERRORS}")
 
 
@@ -46,10 +46,10 @@ PROBABILITIES = Columns(
     ),
     sort="nll",
     note=(
-        "AUPRC: average precision with death as the positive class. Networks that were trained with class weights say "
-        "too much death; dividing the odds by the weight undoes that. The temperature is the best one on validation. "
-        "There is none (–) where equal probabilities have a lower NLL there than the network at any temperature; a "
-        "mean over shifts needs one in each."
+        "AUPRC: average precision with death as the positive class. Networks that were trained with class weights "
+        "predict death too often; dividing the odds by the weight undoes that. The temperature is the best one on "
+        "validation. There is none (–) where equal probabilities have a lower NLL there than the network at any "
+        "temperature; a mean over shifts needs one in each."
     ),
 )
 UNSURE = Columns(
@@ -60,7 +60,7 @@ UNSURE = Columns(
     ),
     sort="auroc_ood_entropy",
     note=(
-        "AUROC-OOD: out-of-distribution stays against known ones. AUPR-Succ: how well certainty finds right "
+        "AUROC-OOD: out-of-distribution stays against in-distribution ones. AUPR-Succ: how well certainty finds right "
         "predictions. AURC: the mean error rate over keeping 1, 2, …, all stays, the most certain first. A "
         "deterministic network has neither MI nor std."
     ),
@@ -81,7 +81,7 @@ def drawings(ood: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
     """Returns the figures.
 
     Args:
-        ood: what the names of arrays begin with, of out-of-distribution and of known stays, and a label.
+        ood: what the names of arrays begin with, of out-of-distribution and of in-distribution stays, and a label.
     """
     axes = (AUROC, NLL, ECE, FOUND, measure("aupr_succ_mi"))
     curves = ("test_mean", "test_labels")

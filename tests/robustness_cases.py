@@ -1,4 +1,4 @@
-"""Data and models of the careless users' cases in tests/careless, and when an error is clear."""
+"""Data and models of the cases in tests/robustness, and when an error is clear."""
 
 import keras
 import numpy as np

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import keras
 import numpy as np
 import pytest
-from careless_cases import DRAWS, RNG, TARGETS, X, Y, is_clear
+from robustness_cases import DRAWS, RNG, TARGETS, X, Y, is_clear
 from scipy import special
 from table import JAX_FIRST, TORCH_FIRST
 

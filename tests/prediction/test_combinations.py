@@ -1,4 +1,4 @@
-"""Laws at the corners where parts meet: configs, compiled functions, precision, optimizers, states, unbuilt models."""
+"""Invariants of combinations: configs, compiled functions, precision, optimizers, states, unbuilt models."""
 
 import keras
 import numpy as np

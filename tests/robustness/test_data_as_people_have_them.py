@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from careless_cases import DRAWS, TARGETS, X, Y, is_clear
+from robustness_cases import DRAWS, TARGETS, X, Y, is_clear
 from scipy import sparse
 from table import TORCH_FIRST, on_torch
 
@@ -214,7 +214,7 @@ def _certify(model, ensemble, x, y):
 
 
 def _trained_on(model, ensemble, x, y):
-    found = read_examples("x and y", x, y, None, 8)
+    found = read_examples("fit_many", x, y, None, 8)
     return np.concatenate([np.ravel(keras.tree.flatten(found.x)[0]), np.ravel(found.y)])
 
 

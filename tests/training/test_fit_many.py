@@ -256,13 +256,16 @@ def test_callbacks_of_batches_are_refused_in_a_program(callback):
         ({"epochs": 0}, "epochs to be an integer >= 1; got epochs=0"),
         ({"batch_size": 2.5}, "batch_size to be an integer >= 1; got batch_size=2.5"),
         ({"together": 0}, "together to be an integer >= 1; got together=0"),
-        ({"x": X[:0], "y": Y[:0]}, r"one and the same number of examples >= 1; got shapes \[\(0, 4\), \(0,\)\]"),
-        ({"y": Y[:3]}, r"got shapes \[\(21, 4\), \(3,\)\]"),
-        ({"sample_weight": Y[:2]}, r"got shapes \[\(21, 4\), \(21,\), \(2,\)\]"),
-        ({"validation_data": (X[:0], Y[:0])}, "validation_data needs one and the same number"),
-        ({"callbacks": []}, r"callbacks needs to be a function.*got a list. Write callbacks=lambda: \[...\]"),
-        ({"validation_data": X}, r"validation_data needs to be \(x, y\)"),
-        ({"x": np.full_like(X, np.nan)}, "x and y needs values without NaN"),
+        (
+            {"x": X[:0], "y": Y[:0]},
+            "fit_many needs x and y with the same number of .*, at least 1; x has 0, y has 0",
+        ),
+        ({"y": Y[:3]}, "x has 21, y has 3"),
+        ({"sample_weight": Y[:2]}, "x, y and sample_weight with .*; x has 21, y has 21, sample_weight has 2"),
+        ({"validation_data": (X[:0], Y[:0])}, r"fit_many\(validation_data\) needs x and y with the same number"),
+        ({"callbacks": []}, r"needs callbacks to be a function.*got a list. Write callbacks=lambda: \[...\]"),
+        ({"validation_data": X}, r"fit_many needs validation_data to be \(x, y\)"),
+        ({"x": np.full_like(X, np.nan)}, "fit_many needs x and y without NaN; got NaN in x"),
     ],
 )
 def test_bad_arguments_are_refused(change, message):

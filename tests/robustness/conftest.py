@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from careless_cases import DRAWS, X, small_model
+from robustness_cases import DRAWS, X, small_model
 
 import singularbayes as sb
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from singularbayes_experiments.methods.training import Diverged, Watch
 from singularbayes_experiments.records.checkpoints import EVERY_S
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.runs import board, runner
+from singularbayes_experiments.runs import progress_files, runner
 
 Watching = Callable[[], AbstractContextManager[Watch]]
 
@@ -69,7 +69,7 @@ class Piece:
 
     def __call__(self, job: runner.Job | runner.Member) -> Outcome:
         options = {"again": self.again, "every": self.every, "patience": PATIENCE_S}
-        found = outcome(job, self.folder, lambda: board.written(self.folder, job.name), **options)
+        found = outcome(job, self.folder, lambda: progress_files.written(self.folder, job.name), **options)
         if found.record is not None:
             found.record.arrays.clear()  # they lie in the folder
         return found

@@ -1,9 +1,9 @@
-"""Candidates for the defaults of the estimators: `singularbayes-experiments tables candidates`.
+"""Configurations for the defaults of the estimators: `singularbayes-experiments tables configurations`.
 
-Every candidate is fitted on at most `ROWS` of the four fifths of the training rows of splits 0 and 1 that train, on
-nine tables of its task, and scored on the fifth that validates. Test rows are not read. Candidates are ranked by NLL
-within every table and split. The choice is the cheapest (fewest examples in training) whose mean rank is not behind the
-best by more than a standard error of the paired difference. This was written before the run.
+Every configuration is fitted on at most `ROWS` of the four fifths of the training rows of splits 0 and 1 that train, on
+nine tables of its task, and scored on the fifth that validates. Test rows are not read. Configurations are ranked by
+NLL within every table and split. The choice is the cheapest (fewest examples in training) whose mean rank is not behind
+the best by more than a standard error of the paired difference. This was written before the run.
 
 The defaults of regression came from the search in `table_defaults`; here fewer steps and larger batches are tried,
 because a fit is to take seconds. Those of classification had not been searched for: β, prior and learning rate are. A
@@ -17,8 +17,9 @@ stage without records of two pairs of table and split leaves the choice as it wa
 Last comes "robust", of the nine regression tables with all their training rows. Test scores and "rows" had shown that
 components die on naval at a learning rate of .015, and low rank behind full rank on protein. Since then the learning
 rate rises in the first tenth of the steps, some rows are held out from two components, and errors of components are
-made those of all of them one by one; that is in all of these candidates, none of which is the one before. They differ
-in learning rate, width, epochs, and in a rank that grows with the number of rows. The cost of a wider one is larger.
+made those of all of them one by one; that is in all of these configurations, none of which is the one before. They
+differ in learning rate, width, epochs, and in a rank that grows with the number of rows. The cost of a wider one is
+larger.
 """
 
 from collections.abc import Iterable
@@ -40,7 +41,7 @@ TABLES = {"regression": REGRESSION, "classification": CLASSIFICATION}
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Configuration:
     """Settings of an estimator; those with the same prior and batches share compiled programs."""
 
     prior: str
@@ -67,13 +68,17 @@ class Candidate:
             "grows": ", rank by rows",
             "warm": ", warm-up",
         }
-        return steps + "".join(text for name, text in later.items() if getattr(self, name) != getattr(Candidate, name))
+        return steps + "".join(
+            text for name, text in later.items() if getattr(self, name) != getattr(Configuration, name)
+        )
 
     @property
     def program(self) -> str:
-        """Equal for candidates that are compiled once for all."""
-        later = f", rank {self.rank}" if self.rank != Candidate.rank else ""
-        return f"{self.prior}, {self.batch}{later}" + (f", width {self.width}" if self.width != Candidate.width else "")
+        """Equal for configurations that are compiled once for all."""
+        later = f", rank {self.rank}" if self.rank != Configuration.rank else ""
+        return f"{self.prior}, {self.batch}{later}" + (
+            f", width {self.width}" if self.width != Configuration.width else ""
+        )
 
     @property
     def cost(self) -> int:
@@ -81,7 +86,7 @@ class Candidate:
         return self.steps * self.batch * self.epochs * self.width
 
     def arguments(self, rows: int) -> dict[str, Any]:
-        """Returns the arguments of an estimator for so many rows."""
+        """Returns the arguments of an estimator for this many rows."""
         defaults = replace(DEFAULTS, batches=self.batches, fewest_epochs=self.epochs)
         batch = defaults.batch_size(rows, self.batch)
         own = {"hidden_layer_sizes": (self.width, self.width)} if self.warm else {}
@@ -100,20 +105,20 @@ def rank_by_rows(rows: int) -> int:
     return 16 << int(np.searchsorted([5_000, 20_000], rows, side="right"))
 
 
-CANDIDATES = {
+CONFIGURATIONS = {
     "regression": (
-        Candidate("anchored 0.3", 0.01, 0.015, 8_000),  # the defaults before
-        Candidate("anchored 0.3", 0.01, 0.015, 4_000),
-        Candidate("anchored 0.3", 0.03, 0.015, 4_000),
-        Candidate("anchored 0.3", 0.01, 0.015, 2_000),
-        Candidate("anchored 0.3", 0.01, 0.015, 4_000, 64),
-        Candidate("anchored 0.3", 0.01, 0.015, 2_000, 64),
-        Candidate("anchored 0.3", 0.01, 0.025, 2_000, 64),
+        Configuration("anchored 0.3", 0.01, 0.015, 8_000),  # the defaults before
+        Configuration("anchored 0.3", 0.01, 0.015, 4_000),
+        Configuration("anchored 0.3", 0.03, 0.015, 4_000),
+        Configuration("anchored 0.3", 0.01, 0.015, 2_000),
+        Configuration("anchored 0.3", 0.01, 0.015, 4_000, 64),
+        Configuration("anchored 0.3", 0.01, 0.015, 2_000, 64),
+        Configuration("anchored 0.3", 0.01, 0.025, 2_000, 64),
     ),
     "classification": (
-        Candidate("anchored 0.3", 0.01, 0.015, 8_000),  # the defaults before
+        Configuration("anchored 0.3", 0.01, 0.015, 8_000),  # the defaults before
         *(
-            Candidate(prior, beta, rate, 2_000)
+            Configuration(prior, beta, rate, 2_000)
             for prior in PRIORS
             for beta in (0.03, 0.1, 0.3, 1.0)
             for rate in (0.015, 0.03)
@@ -123,8 +128,8 @@ CANDIDATES = {
 
 
 _CHOSEN = {  # by the stage above
-    "regression": Candidate("anchored 0.3", 0.01, 0.015, 2_000, 64),
-    "classification": Candidate("anchored 0.3", 0.3, 0.015, 2_000),
+    "regression": Configuration("anchored 0.3", 0.01, 0.015, 2_000, 64),
+    "classification": Configuration("anchored 0.3", 0.3, 0.015, 2_000),
 }
 RANKS = {
     "regression": (
@@ -152,19 +157,19 @@ ROBUST = (
 )
 
 
-def _longer(candidate: Candidate) -> tuple[Candidate, ...]:
-    return candidate, replace(candidate, batches=128), replace(candidate, epochs=100)
+def _longer(configuration: Configuration) -> tuple[Configuration, ...]:
+    return configuration, replace(configuration, batches=128), replace(configuration, epochs=100)
 
 
-def candidates_of(stage: str, task: str, records: Iterable[dict]) -> tuple[Candidate, ...]:
-    """Returns the candidates of a stage, which may depend on records of the one before."""
+def configurations_of(stage: str, task: str, records: Iterable[dict]) -> tuple[Configuration, ...]:
+    """Returns the configurations of a stage, which may depend on records of the one before."""
     if stage in ("rows", "robust") and task != "regression":
         return ()
     if stage == "robust":
         return ROBUST
     if stage == "rows":
         return _longer(choice(records, task, STAGES[:2]))
-    return (RANKS if stage else CANDIDATES)[task]
+    return (RANKS if stage else CONFIGURATIONS)[task]
 
 
 def pieces(stage: str = "", records: Iterable[dict] = ()) -> list[tuple]:
@@ -175,7 +180,7 @@ def pieces(stage: str = "", records: Iterable[dict] = ()) -> list[tuple]:
     """
     records = list(records)
     if stage == "rows":
-        longer = candidates_of(stage, "regression", records)
+        longer = configurations_of(stage, "regression", records)
         return [
             ("regression", name, split, one.label, stage) for split in SPLITS for name in LARGE[::-1] for one in longer
         ]
@@ -186,12 +191,12 @@ def pieces(stage: str = "", records: Iterable[dict] = ()) -> list[tuple]:
         for split in SPLITS
         for task, names in TABLES.items()
         for name in names
-        for program in dict.fromkeys(one.program for one in candidates_of(stage, task, records))
+        for program in dict.fromkeys(one.program for one in configurations_of(stage, task, records))
     ]
 
 
 def _robust_pieces() -> list[tuple]:
-    """Returns one piece per candidate on the large tables, and one per program on the others; the longest first."""
+    """Returns one piece per configuration on the large tables, and one per program on the others; the longest first."""
     small = [name for name in REGRESSION if name not in LARGE]
     programs = dict.fromkeys(one.program for one in ROBUST)
     return [
@@ -204,7 +209,7 @@ def _robust_pieces() -> list[tuple]:
 
 
 def run(piece: tuple) -> dict:
-    """Returns the scores of all candidates of one program, by label."""
+    """Returns the scores of all configurations of one program, by label."""
     task, name, split, program, *stage = piece
     one = table(name)
     train, valid = one.validation(split)
@@ -215,25 +220,25 @@ def run(piece: tuple) -> dict:
         own = [each for each in ROBUST if program in (each.label, each.program)]
     else:
         train = train[:ROWS]
-        own = [each for each in (RANKS if stage else CANDIDATES)[task] if each.program == program]
-    done: dict[str, dict] = {}  # by arguments, which are equal for some candidates on small tables
+        own = [each for each in (RANKS if stage else CONFIGURATIONS)[task] if each.program == program]
+    done: dict[str, dict] = {}  # by arguments, which are equal for some configurations on small tables
     scores = {}
-    for candidate in own:
-        arguments = candidate.arguments(len(train))
+    for configuration in own:
+        arguments = configuration.arguments(len(train))
         if repr(arguments) not in done:
             done[repr(arguments)] = scores_of_fit(one, methods["ours"].fit, arguments, train, valid, 1000 + split)
-        scores[candidate.label] = done[repr(arguments)]
+        scores[configuration.label] = done[repr(arguments)]
     return {"scores": scores}
 
 
-def by_label(task: str, label: str) -> Candidate:
-    """Returns a candidate by what records call it."""
-    every = (longer for one in (*CANDIDATES[task], *RANKS[task], *ROBUST) for longer in _longer(one))
+def by_label(task: str, label: str) -> Configuration:
+    """Returns a configuration by what records call it."""
+    every = (longer for one in (*CONFIGURATIONS[task], *RANKS[task], *ROBUST) for longer in _longer(one))
     return next(one for one in every if one.label == label)
 
 
 def ranks(records: Iterable[dict], task: str, stage: str = "") -> dict[str, np.ndarray]:
-    """Returns the ranks of every candidate on the tables and splits where all have a score; 1 is best."""
+    """Returns the ranks of every configuration on the tables and splits where all have a score; 1 is best."""
     records = list(records)
     nll: dict[tuple, dict[str, float]] = {}
     for record in records:
@@ -241,22 +246,24 @@ def ranks(records: Iterable[dict], task: str, stage: str = "") -> dict[str, np.n
         if own == task and found_stage == ([stage] if stage else []) and "scores" in record:
             found = {label: scores["nll"] for label, scores in record["scores"].items()}
             nll.setdefault((name, split), {}).update(found)
-    labels = [one.label for one in candidates_of(stage, task, records)]
+    labels = [one.label for one in configurations_of(stage, task, records)]
     whole = [found for found in nll.values() if found.keys() >= set(labels)]
     each = np.array([rankdata([found[label] for label in labels]) for found in whole]).reshape(len(whole), len(labels))
     return dict(zip(labels, each.T, strict=True))
 
 
-def choice(records: Iterable[dict], task: str, stages: Iterable[str] = STAGES) -> Candidate:
-    """Returns the candidate that the stages choose: of each the cheapest that is not behind its best by more than a
+def choice(records: Iterable[dict], task: str, stages: Iterable[str] = STAGES) -> Configuration:
+    """Returns the configuration that the stages choose: of each the cheapest that is not behind its best by more than a
     standard error; the first one where there are no records."""
-    records, chosen = list(records), CANDIDATES[task][0]
+    records, chosen = list(records), CONFIGURATIONS[task][0]
     for stage in stages:
         found = ranks(records, task, stage)
         count = len(next(iter(found.values()), ()))
         if count >= 2:
             best = min(found, key=lambda label: found[label].mean())
-            near = [one for one in candidates_of(stage, task, records) if not _behind(found[one.label] - found[best])]
+            near = [
+                one for one in configurations_of(stage, task, records) if not _behind(found[one.label] - found[best])
+            ]
             chosen = min(near, key=lambda one: (one.cost, found[one.label].mean()))
     return chosen
 
