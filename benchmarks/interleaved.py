@@ -17,7 +17,23 @@ from rich.progress import track
 from rich.table import Table
 from singularbayes_experiments.records.record import machine, versions
 
+
+def commit() -> str:
+    """Returns the commit of the code, with a mark where code has changed since; records and pages may have."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--", "src/*.py", "benchmarks/*.py")
+        return git("rev-parse", "--short=10", "HEAD") + ("-dirty" if changed else "")
+    except (OSError, subprocess.CalledProcessError):  # no repository, or no git
+        return "unknown"
+
+
 LOAD = os.getloadavg()[0]  # processes that others had running when we came
+COMMIT = commit()  # when we came
 RECORDS = Path(__file__).parent / "records"
 FEWEST = 3  # repeats of a rival, however slow
 
@@ -96,7 +112,7 @@ def keep(name: str, results: dict[str, Any], folder: Path | None = None) -> None
     """Writes benchmarks/records/NAME.json, or the same into another folder."""
     record = {
         "command": shlex.join(["python", *map(_relative, sys.argv)]),
-        "commit": _commit(),
+        "commit": COMMIT,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "machine": {**machine(), "load": round(LOAD, 2)},
@@ -109,15 +125,6 @@ def keep(name: str, results: dict[str, Any], folder: Path | None = None) -> None
     Console().print(f"Kept in {_relative(str(path))}")
     if LOAD > 0.5:
         Console().print(f"Others used this machine (load {LOAD:.1f}), which slows PyTorch most. Wait; measure again.")
-
-
-def _commit() -> str:
-    """Returns the commit of the code that was measured, with a mark where files have changed since."""
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
-    try:
-        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):  # no repository, or no git
-        return "unknown"
 
 
 def _relative(path: str) -> str:

@@ -195,7 +195,8 @@ def adapters() -> str:
             cells = [f"{value:.2f}" for value in ratios.values()]
             lines.append([found["dtype"], f"adapter / {rival}", times, *cells])
         sources.append(f"- {source(name)} · load {record(name)['machine']['load']}")
-    return table(["type", "ratio", "ms", *ratios], lines) + "\n\n" + "\n".join(sources)
+    heads = [name.replace("trained parameters", "trainable parameters") for name in ratios]
+    return table(["type", "ratio", "ms", *heads], lines) + "\n\n" + "\n".join(sources)
 
 
 def adapters_on_one_base() -> str:
