@@ -61,7 +61,7 @@ def test_a_method_has_fewer_errors_where_the_paired_interval_excludes_zero(shift
 def test_more_ink_is_taken_for_out_of_distribution():
     settings = convert.QUICK
     x = convert.digits(settings)["test"][0]
-    sets = digit_detectors.Sets((x, np.arange(len(x)) % 8), x, {digit_detectors.OTHER: x + 1}, 8)
+    sets = digit_detectors.DetectorSets((x, np.arange(len(x)) % 8), x, {digit_detectors.OTHER: x + 1}, 8)
     model = convert.cnn()
     model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     found = digit_detectors.detectors(model, sets, above=0.0)
