@@ -401,7 +401,7 @@ class Untrained(cifar10_training.Training):
     def kept_or_trained(self, network, method, settings, data, seed, member):
         return self.train(network, method, settings, data, seed, member)
 
-    def predict(self, network, kind, state, *, images, data, draws, features=False, member=0):
+    def predict(self, network, kind, state, images, *, data, draws, features=False, member=0):
         rng = np.random.default_rng([state["seed"], len(images)])
         if features:
             return rng.normal(size=(len(images), 3)) + images.mean(axis=(1, 2))
