@@ -90,7 +90,7 @@ def test_manual_overrides_of_all_shifts_are_one_row_and_of_some_are_never_ranked
     (chapter,) = chapters.make_chapters(weighed[:4])  # two shifts: four rows
     table = chapter.parts[0].tables[0]
     assert len(table.rows) == 4 and not any(cell.best for row in table.rows for cell in row.cells)
-    assert "none is marked best" in table.reading and "bold" not in table.reading
+    assert "None is marked best" in table.reading and "bold" not in table.reading
 
 
 def mimic_record(tables, method="swag", auroc=0.9):
