@@ -120,8 +120,8 @@ def collapsed(case: Case) -> Iterator[Finding]:
 
 
 _NARROW_SCALES = (
-    'posterior="mixture", whose components disagree. Or wider scales: LowRank starts at eta=0.0001, so set eta=0.03 or '
-    "rho_lr=4 and train longer; or raise beta."
+    'posterior="mixture", whose components disagree. Or wider scales: LowRank starts at eta=0.0001 (0.1 after a '
+    "conversion), so set eta=0.03 or more, or rho_lr=4, and train longer; or raise beta."
 )
 _AGREEING_COMPONENTS = (
     "examples unlike the training data: where data are plenty components should agree, and elsewhere not. If they "
