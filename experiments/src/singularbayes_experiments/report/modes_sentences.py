@@ -15,15 +15,16 @@ COUNTED = {4: "four", 5: "five"}
 
 def sentence(scores: Sequence[Scores]) -> str:
     """Returns what the comparison shows, in one sentence."""
-    found = {name: verdicts(scores, name, "deep_ensemble") for name in ("mixture_repeat", "mixture_svd")}
-    held = {name: len(one["better"]) + len(one["level"]) for name, one in found.items()}
-    better = {name: len(one["better"]) for name, one in found.items()}
+    mixture, svd = (
+        {kind: len(names) for kind, names in verdicts(scores, name, "deep_ensemble").items()}
+        for name in ("mixture_repeat", "mixture_svd")
+    )
     return (
-        "**In one sentence:** a mixture of five low-rank networks matches or beats a deep ensemble of five in NLL on "
-        f"{held['mixture_repeat']} of {len(scores)} problems (better on {better['mixture_repeat']}), and an "
-        f"SVD-initialised one on {held['mixture_svd']} (better on {better['mixture_svd']}); the latter needs that "
-        f"ensemble first and takes, with it, {_costs(scores, 'mixture_svd')} times the multiplications of training one "
-        "deterministic network."
+        "**In one sentence:** a mixture of five low-rank networks is better than a deep ensemble of five in NLL on "
+        f"{mixture['better']} of {len(scores)} problems, worse on {mixture['worse']} and level on {mixture['level']}; "
+        f"an SVD-initialised one is better on {svd['better']}, worse on {svd['worse']} and level on {svd['level']}, "
+        f"but it needs that ensemble first and takes, with it, {_costs(scores, 'mixture_svd')} times the "
+        "multiplications of training one deterministic network."
     )
 
 
@@ -88,7 +89,7 @@ def _behind(scores: Sequence[Scores]) -> str:
             and one.mean > 0
         ]
         parts += [f"of the {METHODS[method]} on {', '.join(found)}"] if found else []
-    return f"Where a mixture is level, its mean NLL is the higher one: {'; '.join(parts)}." if parts else ""
+    return f"Level, but with the higher mean NLL: {'; '.join(parts)}." if parts else ""
 
 
 def _not_shown(scores: Sequence[Scores]) -> list[str]:

@@ -33,8 +33,8 @@ def toy(means: Means) -> str:
         "**Toy regression.** The band of one low-rank network, outside the data against inside, is "
         f"{ours[0]:.2f} times as wide with the tuned settings and {paper[0]:.2f} times with the paper's. The paper "
         f"measures on two regions that overlap: on those, where it has 2.01, ours are {ours[1]:.2f} and "
-        f"{paper[1]:.2f}. The ensemble's {means('toy', 'low_rank_ensemble', 'iqr_ratio'):.2f} is a mean of "
-        f"{', '.join(shown[:-1])} and {shown[-1]}; a deep ensemble has "
+        f"{paper[1]:.2f}. The low-rank ensemble's {means('toy', 'low_rank_ensemble', 'iqr_ratio'):.2f} is a mean of "
+        f"{', '.join(shown[:-1])} and {shown[-1]}; that of a deep ensemble is "
         f"{means('toy', 'deep_ensemble', 'iqr_ratio'):.2f}."
     )
 
