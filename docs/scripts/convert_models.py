@@ -3,7 +3,7 @@
 The records are those of the tests, one file a model, because a process keeps the memory of the largest:
 
     SINGULARBAYES_APPLICATIONS=all KERAS_BACKEND=torch pytest -o junit_family=legacy --junitxml=runs/VGG16.xml \
-        'tests/test_applications.py::test_applications_go_there_and_back[VGG16]'
+        'tests/convert/test_applications.py::test_applications_go_there_and_back[VGG16]'
     python docs/scripts/convert_models.py runs/*.xml
 """
 

@@ -141,6 +141,11 @@ def _runs_of_no_number(about, parts):
     parts[name] = parts[name].astype("float32")
 
 
+def _runs_of_another_form(about, parts):
+    name = next(name for name in parts if name.startswith("runs_"))
+    parts[name] = parts[name].reshape(-1)
+
+
 def _code(about, parts):
     about["layers"][0]["posteriors"]["kernel"]["module"] = "os"
     about["layers"][0]["posteriors"]["kernel"]["class_name"] = "system"
@@ -158,7 +163,8 @@ def _objects(about, parts):
         (_other_shape, "not those that it describes"),
         (_longer_runs, "runs that do not make up the shapes"),
         (_runs_elsewhere, "runs that do not make up the shapes"),
-        (_runs_of_no_number, "runs that do not make up the shapes"),
+        (_runs_of_no_number, "runs that are not places and lengths"),
+        (_runs_of_another_form, "runs that are not places and lengths"),
         (_code, "names classes that are neither"),
         (_objects, "allow_pickle"),
         (lambda about, parts: about.update(format="2"), "its format is '2'"),

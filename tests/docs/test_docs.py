@@ -155,7 +155,10 @@ def test_what_is_said_beside_the_first_figure_is_in_its_record(page):
     names = ("anchored mixture", "default mixture", "deep ensemble", "deterministic")
     shares = [f"{100 * scores[name]['picp_95_away']:.0f} %" for name in names]
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    assert "contain {} of new points away from the data (one seed), those of the default mixture {}".format(*shares) in text
+    assert (
+        "contain {} of new points away from the data (one seed), those of the default mixture {}".format(*shares)
+        in text
+    )
     assert "of a deep ensemble {} and of a deterministic network {}".format(*shares[2:]) in text
 
 

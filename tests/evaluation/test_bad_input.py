@@ -51,6 +51,7 @@ class TestArguments:
         ),
         (lambda: sb.KLSchedule(0), r"num_data > 0 and finite; got num_data=0"),
         (lambda: sb.KLSchedule(-3), r"got num_data=-3"),
+        (lambda: sb.KLSchedule([100]), r"needs num_data=len\(x\); got num_data of shape \(1,\)"),
         (lambda: sb.KLSchedule(X), r"needs num_data=len\(x\); got num_data of shape \(4, 3\)"),
         (lambda: sb.KLSchedule(10, beta=-0.5), r"beta >= 0 and finite; got beta=-0\.5"),
         (lambda: sb.KLSchedule(10, beta=float("nan")), r"got beta=nan"),

@@ -278,9 +278,9 @@ def test_a_number_of_components_that_is_none_is_refused(components):
 
 @JAX_FIRST
 def test_what_makes_no_mixture_is_refused():
-    with pytest.raises(ValueError, match="random weights that is no mixture"):
+    with pytest.raises(ValueError, match="random weights that is not a mixture"):
         sb.Mixture(sb.Deterministic())
-    with pytest.raises(ValueError, match="random weights that is no mixture"):
+    with pytest.raises(ValueError, match="random weights that is not a mixture"):
         sb.Mixture(sb.Mixture(sb.LowRank(2)))
     with pytest.raises(ValueError, match="examples to be one of"):
         sb.Mixture(sb.LowRank(2), examples="all")

@@ -16,9 +16,10 @@ from posterior_table import stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers
+from singularbayes.baselines import mc_dropout
 from singularbayes.models import compiled, program_of, share_programs
 from singularbayes.posteriors import draw_keys, noise
-from singularbayes.prediction import memory, sampler
+from singularbayes.prediction import memory, sampler, vectorized
 from singularbayes.prediction.sampler import JaxSampler, outputs_of_draw, sampler_of
 
 RNG = np.random.default_rng(3)
@@ -244,6 +245,42 @@ def test_draws_side_by_side_are_those_one_after_another(name):
     np.testing.assert_allclose(found, [keras.ops.convert_to_numpy(draw) for draw in expected], rtol=1e-4, atol=1e-5)
     loops = keras.backend.backend() == "torch" and name in ("lstm", "unbatched")  # torch's own loop takes one draw
     assert sampler_of(model)._vectorised is not loops
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch runs draws in threads")
+def test_layers_with_states_of_the_process_and_large_outputs_run_in_turn():
+    import torch
+
+    def layered(*more):
+        return keras.Sequential([keras.Input((6, 4)), layers.LSTM(3, posterior=2), *more])
+
+    few, many = torch.zeros((2, 6, 4)), torch.zeros((2000, 6, 4))
+    assert vectorized._stands_threads(layered(keras.layers.Dropout(0.5)), few)
+    assert not vectorized._stands_threads(layered(keras.layers.Lambda(lambda x: x)), few)
+    assert not vectorized._stands_threads(mc_dropout._Dropping(layered(keras.layers.Dropout(0.5))), few)
+    assert not vectorized._stands_threads(layered(), few.to("meta"))
+    bytes_of_one = memory._example_bytes(layered(), few)
+    assert memory.at_once(layered(), many) == memory.kept_limit() // (2000 * bytes_of_one)
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's number of threads is one for the process")
+def test_the_number_of_threads_comes_back_when_the_last_block_ends():
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        first, second = layers.one_thread(), layers.one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_num_threads() == 1  # the second, as of another thread, is open
+        second.__exit__(None, None, None)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.backend

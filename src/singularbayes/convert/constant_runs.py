@@ -26,10 +26,12 @@ class Packed:
 
     def require_whole(self) -> None:
         """Raises unless values and runs make up the shape, before an array of that size is made."""
-        places, lengths = self.runs.reshape(-1, 2).astype("int64").T
+        if self.runs.ndim != 2 or self.runs.shape[1] != 2 or self.runs.dtype.kind != "i":
+            raise ValueError("runs that are not places and lengths")
+        places, lengths = self.runs.astype("int64").T
         ordered = (np.diff(places) > 0).all() and (places >= 0).all() and (places < self.values.size).all()
         size = self.values.size + sum(length - 1 for length in lengths.tolist())
-        if self.runs.dtype.kind != "i" or not ordered or (lengths < 1).any() or size != math.prod(self.shape):
+        if not ordered or (lengths < 1).any() or size != math.prod(self.shape):
             raise ValueError("runs that do not make up the shapes")
 
     def array(self) -> np.ndarray:

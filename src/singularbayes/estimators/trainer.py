@@ -19,6 +19,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.estimators.network import Network
+from singularbayes.layers import one_thread
 from singularbayes.models import share_programs
 from singularbayes.training import set_kl
 
@@ -216,14 +217,8 @@ def one_thread_if_small(model: keras.Model, rows: int) -> Iterator[None]:
     if keras.backend.backend() != "torch" or model.count_params() * rows > _SMALL:
         yield
         return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _values(variables) -> list:

@@ -12,6 +12,7 @@ from singularbayes.layers.lstm import LSTM
 from singularbayes.layers.per_component import PerComponent
 from singularbayes.layers.reversible_embedding import ReversibleEmbedding
 from singularbayes.layers.separable_convolution import SeparableConv1D, SeparableConv2D
+from singularbayes.layers.torch_threads import one_thread
 from singularbayes.layers.transformer import TransformerEncoder
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "SeparableConv2D",
     "TransformerEncoder",
     "hand_down",
+    "one_thread",
 ]

@@ -1,10 +1,13 @@
 """Long short-term memory (Hochreiter and Schmidhuber 1997)."""
 
+from contextlib import nullcontext
+
 import keras
 from keras import ops
 
 from singularbayes import posteriors
 from singularbayes.layers.recurrent import Recurrent
+from singularbayes.layers.torch_threads import one_thread
 
 _MOST_ENTRIES = 1 << 20  # of a dense kernel of one gate
 _SMALL_STEP = 1 << 23  # multiplications of the recurrent product of one step
@@ -124,14 +127,9 @@ class LSTM(Recurrent):
         biases = [] if bias is None else [bias[0], torch.zeros_like(bias[0])]
         states = [state.unsqueeze(0) for state in initial_state]
         options = (bias is not None, 1, 0.0, False, False, True)  # one layer, one direction, batches first
-        threads = torch.get_num_threads()
         step = len(sequences) * self.units * 4 * self.units
-        try:
-            if step <= _SMALL_STEP:  # where threads wait longer for each other than they compute
-                torch.set_num_threads(1)
+        with one_thread() if step <= _SMALL_STEP else nullcontext():
             outputs, *states = torch.lstm(sequences, states, kernels + biases, *options)
-        finally:
-            torch.set_num_threads(threads)
         last = outputs[:, -1]
         return last, outputs if self.return_sequences else outputs[:, -1:], [state[0] for state in states]
 

@@ -48,7 +48,8 @@ def label_nll(probabilities: np.ndarray, labels: np.ndarray, floor: float = 1e-3
     >>> label_nll(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0])).round(4).tolist()
     [0.1054, 0.9163]
     """
-    return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], floor))
+    chosen = np.asarray(probabilities, "float64")[np.arange(len(labels)), labels]
+    return -np.log(np.maximum(chosen, floor))
 
 
 def negative_log_likelihood(

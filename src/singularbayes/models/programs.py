@@ -135,7 +135,7 @@ def _lender(model: keras.Model) -> keras.Model:
     while model in _LENDERS:
         lender, *forms = _LENDERS[model]
         if forms != [form_of(lender), form_of(model)]:  # one of them is another network by now
-            del _LENDERS[model]
+            _LENDERS.pop(model, None)
             break
         model = lender
     return model

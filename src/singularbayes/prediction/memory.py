@@ -10,7 +10,7 @@ import keras
 from singularbayes.layers import BayesianLayer
 from singularbayes.models import device_count, free_bytes
 from singularbayes.posteriors import find_sources, flat_layers
-from singularbayes.prediction.prefix import split_of
+from singularbayes.prediction.prefix import QUIET, split_of
 
 FEW = 16  # Up to this many examples, products are so small that draws are best computed together.
 _CHUNK_BYTES = 256 << 20  # the drawn weights of a chunk, and its outputs while they are reduced
@@ -64,6 +64,11 @@ def together(model: keras.Model, x, chunk: int) -> int:
     return _divisor(chunk, kept_limit() // _example_bytes(model, x) // len(keras.tree.flatten(x)[0]))
 
 
+def at_once(model: keras.Model, x) -> int:
+    """Returns how many draws of a batch `x` may be computed in threads at the same time: their outputs fit memory."""
+    return max(1, kept_limit() // (_example_bytes(model, x) * len(keras.tree.flatten(x)[0])))
+
+
 def program_limit() -> int:
     """Returns the bytes that a compiled program may take beside its inputs and outputs."""
     free = free_bytes()
@@ -98,7 +103,7 @@ def forget_others(sampler, draws) -> None:
         draws: its drawn weights.
     """
     with _LOCK:
-        size = _KEPT.pop(sampler, None)
+        _KEPT.pop(sampler, None)
         _KEPT[sampler] = size = sum(4 * math.prod(array.shape) for array in keras.tree.flatten(draws))
         for other, own in reversed(list(_KEPT.items())[:-1]):
             size += own
@@ -110,10 +115,12 @@ def forget_others(sampler, draws) -> None:
 def _usual_size(model: keras.Model, examples: int) -> int:
     """Returns the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …: so few programs are compiled for requests of all sizes.
 
-    PyTorch compiles none, and a model with states has them for one size.
+    PyTorch compiles none, a model with states has them for one size, and a layer of a user may mix examples.
     """
     fixed = any(tensor.shape[0] for tensor in getattr(model, "inputs", None) or ())
-    if keras.backend.backend() == "torch" or fixed or any(getattr(p, "stateful", False) for p in flat_layers(model)):
+    layers = flat_layers(model)
+    own = any(getattr(p, "stateful", False) or not type(p).__module__.startswith(QUIET) for p in layers)
+    if keras.backend.backend() == "torch" or fixed or own:
         return examples
     power = 1 << (examples - 1).bit_length()
     return 3 * power // 4 if power > 2 and examples <= 3 * power // 4 else power

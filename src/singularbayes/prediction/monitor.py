@@ -216,7 +216,7 @@ class Monitor:
                 monitor.first = None if state["first"] is None else (state["first"][0], state["first"][1])
                 streams = state["streams"].items()
                 monitor._martingales = {name: ConformalMartingale.from_dict(each) for name, each in streams}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"Monitor.load needs a file that Monitor.save wrote; got {path}, which is not such a file."
             ) from error

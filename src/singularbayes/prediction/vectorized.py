@@ -1,7 +1,8 @@
 """Draws side by side on torch (`torch.func.vmap`) and TensorFlow (a compiled function of all draws).
 
 The weights of the last draws are kept for the next request while the variables they were made from are the same, of
-the models used last. A model with an operation that cannot run for several draws at once runs one draw after another.
+the models used last. Draws of a model with an operation that takes one draw at a time, such as PyTorch's own LSTM, run
+in threads on a CPU, or one after another.
 """
 
 import weakref
@@ -15,11 +16,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models import form_of, free_bytes, no_gradient
+from singularbayes.layers import one_thread
+from singularbayes.models import form_of, no_gradient
 from singularbayes.posteriors import draw_sources, find_sources, flat_layers, noise
-from singularbayes.prediction.memory import FEW, forget_others, side_by_side, together
-from singularbayes.prediction.prefix import QUIET, frontier_of, outputs_under, split_of
+from singularbayes.prediction.memory import FEW, at_once, forget_others, side_by_side, together
+from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
 
+# Whose layers may run in several threads at once.
+_THREAD_SAFE = ("keras.", "singularbayes.layers.", "singularbayes.posteriors.")
 _NOT_VECTORISED = (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError)
 
 
@@ -88,7 +92,7 @@ class _Sampler:
                 draw = [tuple(array[s] for array in arrays) for arrays in draws]
                 return [output[None] for output in self._run_one(sources, draw, x, frontier)]
 
-            outputs = outputs or self._each(one, number)
+            outputs = outputs or self._each(one, number, x)
             if failed:  # and one draw after another did not: it was neither the data nor the model
                 self._vectorised = False
         return [np.concatenate([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
@@ -110,8 +114,8 @@ class _Sampler:
     def _run_group(self, draws, x, frontier) -> list:
         """Returns the outputs of stacked draws, side by side."""
 
-    def _each(self, one: Callable[[int], list], number: int) -> list[list]:
-        """Returns one(s) of every draw s."""
+    def _each(self, one: Callable[[int], list], number: int, x) -> list[list]:
+        """Returns one(s) of every draw s, of the examples `x`."""
         return [one(s) for s in range(number)]
 
     def _run_one(self, sources, draw, x, frontier) -> list:
@@ -120,7 +124,7 @@ class _Sampler:
             return outputs_under(self.model(), sources, draw, x, frontier)
 
     def scratch_bytes(self, draws, x, shared: bool = False) -> int:
-        """Returns 0: groups of draws take what fits the caches, or what a plain forward pass takes."""
+        """Returns 0: groups of draws take what fits the caches, or what some plain forward passes take."""
         return 0
 
 
@@ -146,26 +150,20 @@ class TorchSampler(_Sampler):
         group = side_by_side(self.model(), x, number)
         return group if group > 1 else 0
 
-    def _each(self, one: Callable[[int], list], number: int) -> list[list]:
+    def _each(self, one: Callable[[int], list], number: int, x) -> list[list]:
         """Returns one(s) of every draw s: on a CPU as many at once as torch has threads, each in one thread."""
         import torch
 
-        threads = min(number, torch.get_num_threads())
-        own = all(type(layer).__module__.startswith(QUIET) for layer in flat_layers(self.model()))
-        if threads == 1 or free_bytes() is not None or not own:  # layers of others may not stand threads
-            return super()._each(one, number)
+        threads = min(number, torch.get_num_threads(), at_once(self.model(), x))
+        if threads == 1 or not _stands_threads(self.model(), x):
+            return super()._each(one, number, x)
 
         def run(s: int) -> list:
             with torch.no_grad():
                 return one(s)
 
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            with ThreadPoolExecutor(threads) as pool:
-                return list(pool.map(run, range(number)))
-        finally:
-            torch.set_num_threads(before)
+        with one_thread(), ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(run, range(number)))
 
     def _run_group(self, draws, x, frontier) -> list:
         import torch
@@ -182,6 +180,18 @@ class TorchSampler(_Sampler):
         # Attention as products of matrices, which run for several draws at once; its fused kernels do not.
         with AnyLayout(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             return torch.func.vmap(lambda draw: self._run_one(sources, draw, x, frontier))(draws)
+
+
+def _stands_threads(model: keras.Model, x) -> bool:
+    """Returns whether draws of a model may run at once: on a CPU, of layers of which none changes what they share.
+
+    A layer of a user, or a model of a baseline, may set a generator or a flag of the whole process while it runs.
+    """
+    layers = flat_layers(model)
+    known = all(type(layer).__module__.startswith(_THREAD_SAFE) for layer in layers)
+    foreign = (keras.layers.Lambda, keras.layers.TorchModuleWrapper)  # which hold code of others
+    on_cpu = all(tensor.device.type == "cpu" for tensor in keras.tree.flatten(x))
+    return known and on_cpu and not any(isinstance(layer, foreign) for layer in layers)
 
 
 def _stacked(arrays):
@@ -204,8 +214,8 @@ class TensorFlowSampler(_Sampler):
 
     def __init__(self, model: keras.Model):
         super().__init__(model)
-        self._state: tuple = ()  # the form and the variables that functions were made for
-        self._functions: dict[str, Any] = {}
+        # The form and the variables that functions were made for, and these; one attribute, as threads may share it.
+        self._made: tuple[tuple, dict[str, Any]] = ((), {})
 
     @staticmethod
     def _equal(value, other) -> bool:
@@ -215,11 +225,13 @@ class TensorFlowSampler(_Sampler):
         import tensorflow as tf
 
         state = (form_of(self.model()), *(id(variable) for variable in self.model().variables))
-        if state != self._state:
-            self._state, self._functions = state, {}
-        if name not in self._functions:
-            self._functions[name] = tf.function(make(), autograph=False)
-        return self._functions[name]
+        known, functions = self._made
+        if state != known:
+            functions = {}
+            self._made = state, functions
+        if name not in functions:
+            functions.setdefault(name, tf.function(make(), autograph=False))
+        return functions[name]
 
     def _stacked_draws(self, sources, keys) -> list[tuple]:
         def make():

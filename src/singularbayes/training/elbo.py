@@ -9,6 +9,7 @@ from operator import methodcaller
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from singularbayes.checks import require_choice, require_not_negative, require_positive
@@ -60,8 +61,8 @@ def set_kl(model: keras.layers.Layer, num_data: float, beta: float = BETA) -> No
 
 def require_kl_weight(num_data, beta) -> None:
     """Raises unless β / num_data can weigh a KL."""
-    if getattr(num_data, "shape", ()):
-        raise ValueError(f"The KL weight needs num_data=len(x); got num_data of shape {num_data.shape}.")
+    if np.ndim(num_data):
+        raise ValueError(f"The KL weight needs num_data=len(x); got num_data of shape {np.shape(num_data)}.")
     require_positive("The KL weight", num_data=num_data)
     require_not_negative("The KL weight", beta=beta)
 

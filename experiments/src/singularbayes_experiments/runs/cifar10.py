@@ -309,7 +309,7 @@ def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float, goes_
             break
         except NotTuned as error:
             print(f"left out: {piece}: {error}", flush=True)
-        except Exception:  # pieces do not depend on each other, and the machine is lent for minutes
+        except Exception:  # pieces do not depend on each other, and time is short
             print(f"failed: {piece}\n{traceback.format_exc()}", flush=True)
             failed += 1
     return failed
