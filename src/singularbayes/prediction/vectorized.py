@@ -189,9 +189,9 @@ def _stands_threads(model: keras.Model, x) -> bool:
     """
     layers = flat_layers(model)
     known = all(type(layer).__module__.startswith(_THREAD_SAFE) for layer in layers)
-    foreign = (keras.layers.Lambda, keras.layers.TorchModuleWrapper)  # which hold code of others
+    of_others = (keras.layers.Lambda, keras.layers.TorchModuleWrapper)  # they hold code of users
     on_cpu = all(tensor.device.type == "cpu" for tensor in keras.tree.flatten(x))
-    return known and on_cpu and not any(isinstance(layer, foreign) for layer in layers)
+    return known and on_cpu and not any(isinstance(layer, of_others) for layer in layers)
 
 
 def _stacked(arrays):
