@@ -50,18 +50,24 @@ class Experiment:
                 self._try(piece, settings)
 
     def _try(self, piece: Piece, settings: Settings) -> None:
-        """Trains one configuration; SVDs of tuning begin at the best deterministic network so far, which is kept."""
+        """Trains one configuration; SVDs of tuning begin at the best deterministic networks so far, which are kept."""
         name, method = next(iter(plan.FAMILIES[piece.family].items()))
         images, labels = self.images.x[self.images.validation], self.images.y[self.images.validation]
-        begun = time.time()
-        states = self._states(piece, method, settings, "tuning", plan.TUNING_SEED, 0)
-        scores = quality(self._logits(piece, method, states, images, "tuning", method.draws), labels)
+        begun, members = time.time(), plan.TUNED_MEMBERS.get(piece.network, 1)
+        draws = max(1, method.draws // members)
+        every, logits = [], []
+        for member in range(members):
+            every.append(self._states(piece, method, settings, "tuning", plan.TUNING_SEED, member))
+            logits.append(self._logits(piece, method, every[-1], images, "tuning", draws, member))
+        scores = quality(np.concatenate(logits), labels)
         line = self._line("tuning", piece, name, settings, begun)
-        self.records.add({**line, "seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores})
+        line |= {"seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores, "members": members}
+        self.records.add(line)
         print(f"tuning {piece.family}, {settings.name}: {scores}", flush=True)
         if scores and piece.family == "deterministic" and self.records.chosen(piece.network, piece.family) == settings:
-            path = self.training.path(piece.network, method, "tuning", plan.TUNING_SEED, 0)
-            self.training.keep(path, states[0])
+            for member, states in enumerate(every):
+                path = self.training.path(piece.network, method, "tuning", plan.TUNING_SEED, member)
+                self.training.keep(path, states[0])
 
     def _states(
         self, piece: Piece, method: ImageMethod, settings: Settings, data: str, seed: int, member: int
@@ -131,6 +137,8 @@ class Experiment:
             line = self._line("result" if piece.epochs is None else "reproduction", piece, name, settings, begun)
             line |= {"seed": seed, "parameters": method.members * parameters, **self._scores(piece, own)}
             line["epochs"] = self.training.epochs(piece.network, method, settings, data)
+            if method.members > 1:
+                line["components"] = self._components(piece, logits["test"][: method.members])
             if name == "deterministic" and detectors:
                 line["detectors"] = detectors
             self.records.add(line)
@@ -178,6 +186,13 @@ class Experiment:
             "other": {name: self._told(logits["test"], logits[name]) for name in self.images.other},
         }
 
+    def _components(self, piece: Piece, logits: list[np.ndarray]) -> list[float | None]:
+        """Returns the NLL on test images of every component alone, by its own draws; None where it diverged."""
+        labels = self.images.y_test
+        inside = ~np.isin(labels, plan.HELD_OUT) if piece.held_out else np.ones(len(labels), bool)
+        every = [quality(each[: plan.DRAWS // len(logits), inside], labels[inside]) for each in logits]
+        return [None if scores is None else round(scores["nll"], 5) for scores in every]
+
     def _told(self, inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
         """Returns how well draws tell other data from test images."""
         where = np.arange(inside.shape[1] + outside.shape[1]) < inside.shape[1]
@@ -220,8 +235,8 @@ class Experiment:
         """Returns how long a piece will take; 0 where nothing is known yet."""
         method = next(iter(plan.FAMILIES[piece.family].values()))
         if piece.seed is None:
-            every = plan.CONFIGURATIONS[piece.network][piece.family]
-            steps = sum(self.training.steps(piece.network, method, settings, "tuning") for settings in every)
+            every, members = plan.CONFIGURATIONS[piece.network][piece.family], plan.TUNED_MEMBERS.get(piece.network, 1)
+            steps = members * sum(self.training.steps(piece.network, method, one, "tuning") for one in every)
         else:
             most = max(each.members for each in plan.FAMILIES[piece.family].values() if each.members <= piece.members)
             data, settings = "held_out" if piece.held_out else "all", self.records.chosen(piece.network, piece.family)
@@ -270,13 +285,16 @@ def run(given, deadline: float) -> int:
     images = Images(train, test, size.corrupted or plan.CORRUPTED[given.network], other)
     print(f"read: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     dtype = "float32" if given.tiny else "mixed_bfloat16"
-    records = Cifar10Records(given.out)
+    records = Cifar10Records(given.out, given.tuned)
     training = Training(images, size, dtype, records, given.kept, deadline)
     experiment = Experiment(training, records)
+    seeds = {int(seed) for seed in given.seeds.split(",")} | ({None} if given.tuned is None else set())
     work = [
         piece
         for piece in plan.WORK
-        if given.only in ("", piece.family) and given.network == piece.network and not experiment.done(piece)
+        if given.only in ("", piece.family)
+        and (given.network, piece.seed in seeds) == (piece.network, True)
+        and not experiment.done(piece)
     ]
     prepare(training, work[:3])  # compiled while the first pieces run
     return do_all(experiment, work, deadline, given.goes_on)
@@ -321,6 +339,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kept", type=Path, default=Path("runs/cifar10-weights"), help="weights of trained networks")
     parser.add_argument("--minutes", type=float, default=22.0)
     parser.add_argument("--only", default="", choices=("", *plan.FAMILIES), help="one family; all by default")
+    parser.add_argument("--seeds", default=",".join(map(str, plan.RESULT_SEEDS)), help="of results, such as 0,2")
+    parser.add_argument("--tuned", type=Path, help="folder of a process that tunes beside this one, which does not")
     parser.add_argument("--network", required=True, choices=tuple(plan.NETWORKS))
     parser.add_argument("--goes-on", action="store_true", help="another call follows: begin what will not end in time")
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")

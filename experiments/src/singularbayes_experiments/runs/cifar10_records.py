@@ -13,10 +13,14 @@ class NotTuned(Exception):
 
 
 class Cifar10Records:
-    """Lines of JSON in a folder."""
+    """Lines of JSON in a folder.
 
-    def __init__(self, out: Path):
-        self.path = out / LINES
+    Args:
+        tuned: another such folder, where a process that runs beside this one keeps its tuning; None is `out`.
+    """
+
+    def __init__(self, out: Path, tuned: Path | None = None):
+        self.path, self.tuned = out / LINES, tuned
         self.lines = read_lines(out)
 
     def add(self, line: dict) -> None:
@@ -25,9 +29,10 @@ class Cifar10Records:
             file.write(json.dumps(line) + "\n")
 
     def of(self, stage: str, **wanted) -> list[dict]:
+        lines = self.lines if self.tuned is None or stage != "tuning" else read_lines(self.tuned)
         return [
             line
-            for line in self.lines
+            for line in lines
             if line["stage"] == stage and all(line[name] == value for name, value in wanted.items())
         ]
 

@@ -38,7 +38,8 @@ class Size:
 
 FULL = Size(plan.BATCH, 97, 2000, 1.0, None)
 TINY = Size(8, 1, 20, 0.02, 4, corrupted=5, views=2, rate=0.02)
-_LOW_RANK = ("low_rank", "distilled", "tied")
+_TIED = ("tied", "matched")
+_LOW_RANK = ("low_rank", "distilled", *_TIED)
 
 
 class Images:
@@ -92,14 +93,16 @@ class Programs:
             return self.programs[network, kind]
         size, begun = self.size, time.time()
         build = partial(cifar10_networks.build, network, kind, ranks, self.dtype, size.width, self.images.x.shape[1])
+        teacher = self.prepare(network, "deterministic") if kind == "matched" else None
         program = ImageProgram(
-            build, size.batch, size.chunk, size.block, taught=kind == "distilled", tied=kind == "tied"
+            build, size.batch, size.chunk, size.block, kind == "distilled", tied=kind in _TIED, teacher=teacher
         )
         state = jax.tree.map(_shape, program.start(0, 1.0))
         mask = self.images.mask("all")
         ids = jax.ShapeDtypeStruct((size.chunk, size.batch), np.dtype("int32"))
         labels = self.images.labels if kind != "distilled" else self._taught_labels()
-        data = jax.tree.map(_shape, (self.images.padded, labels, mask))
+        given = [] if teacher is None else [teacher.start(0)[part] for part in ("weights", "others")]
+        data = jax.tree.map(_shape, (self.images.padded, labels, mask, *given))
         numbers = jax.tree.map(_shape, Step(0, 0, 0, 0, 1, 0).numbers())
         block = jax.ShapeDtypeStruct((size.block, *self.images.x.shape[1:]), np.dtype("uint8"))
         seed = jax.ShapeDtypeStruct((), np.dtype("uint32"))
@@ -154,19 +157,17 @@ class Training:
 
     def ranks(self, network: str, kind: Kind) -> tuple[int, ...]:
         """Returns the ranks of a network; none where it has no low rank."""
-        return (plan.TIED_RANKS if kind == "tied" else plan.RANKS)[network] if kind in _LOW_RANK else ()
+        return (plan.TIED_RANKS if kind in _TIED else plan.RANKS)[network] if kind in _LOW_RANK else ()
 
     def epochs(self, network: str, method: ImageMethod, settings: Settings, data: str) -> int:
-        """Returns the epochs of a training; those of tied scales are as many as the ensemble's."""
+        """Returns the epochs of a training."""
         if settings.epochs is not None:
             return settings.epochs
         if method.swag:
             return plan.SWAG_EPOCHS
-        if data != "all":
-            return plan.TUNING_EPOCHS if data == "tuning" else plan.HELD_OUT_EPOCHS
         own = plan.NETWORKS[network]
-        if method.kind == "tied":
-            return self.records.chosen(network, "deterministic").epochs or own.epochs
+        if data != "all":
+            return plan.TUNING_EPOCHS if data == "tuning" else own.epochs_held_out
         return own.epochs_svd if method.svd else own.epochs
 
     def steps(self, network: str, method: ImageMethod, settings: Settings, data: str) -> int:
@@ -195,7 +196,16 @@ class Training:
             state = program.start(number, settings.eta, width, settings.dropout)
         steps = self.steps(network, method, settings, data)
         rate = self.size.rate * settings.rate
-        step = Step(rate, settings.rho_rate, settings.decay, settings.beta / len(rows), steps, plan.WARM_UP)
+        step = Step(
+            rate,
+            settings.rho_rate,
+            settings.decay,
+            settings.beta / len(rows),
+            steps,
+            plan.WARM_UP,
+            matched=float(settings.taught),
+            mixed=float(settings.mixed),
+        )
         ids, labels = batches(rows, self.size.batch, steps, number), self.images.labels
         if method.kind == "distilled":
             labels = self.taught(network, data, seed)
@@ -203,7 +213,8 @@ class Training:
             ids = (ids + len(self.images.x) * views).astype("int32")
         self.programs.compiled(network, method.kind, "train")  # not in the time of a step
         begun = time.time()
-        state, last = self._stepped(network, method.kind, state, ids, (labels, data), step)
+        teacher = [given[part] for part in ("weights", "others")] if method.kind == "matched" else []
+        state, last = self._stepped(network, method.kind, state, ids, (labels, data, *teacher), step)
         self.seconds_per_step[network, method.kind] = (time.time() - begun) / steps
         print(
             f"  {network} {method.kind}{' svd' * method.svd}, {data}, {number}: {steps} steps, "
@@ -214,8 +225,8 @@ class Training:
 
     def _stepped(self, network: str, kind: Kind, state: State, ids, labels_of, step: Step) -> tuple[State, float]:
         """Returns the state after all batches and the NLL of the last chunk."""
-        labels, data = labels_of
-        inputs = (self.images.padded, labels, self.images.mask(data))
+        labels, data, *teacher = labels_of
+        inputs = (self.images.padded, labels, self.images.mask(data), *jax.device_put(teacher))
         run, before, nll = self.programs.compiled(network, kind, "train"), None, np.nan
         for chunk in ids.reshape(-1, self.size.chunk, self.size.batch):
             state, nll = run(state, chunk, inputs, step.numbers())
