@@ -19,6 +19,7 @@ from singularbayes_experiments.problems.cifar10 import ImageMethod, Kind, Settin
 from singularbayes_experiments.runs.cifar10_records import Cifar10Records
 
 _MANY = 10**9  # steps of a schedule that stays at its peak from the second step on
+_STILL = Step(0.0, 0.0, 0.0, 0.0, _MANY, 1 / _MANY)  # nothing moves but the moments
 ABSENT = -1e9  # added to the logits of classes that are held out
 
 
@@ -215,6 +216,9 @@ class Training:
         begun = time.time()
         teacher = [given[part] for part in ("weights", "others")] if method.kind == "matched" else []
         state, last = self._stepped(network, method.kind, state, ids, (labels, data, *teacher), step)
+        if settings.mixed:  # moments of images as they are
+            images = (labels, data, *teacher)
+            state, _ = self._stepped(network, method.kind, state, ids[: self.size.chunk], images, _STILL)
         self.seconds_per_step[network, method.kind] = (time.time() - begun) / steps
         print(
             f"  {network} {method.kind}{' svd' * method.svd}, {data}, {number}: {steps} steps, "
@@ -271,7 +275,6 @@ class Training:
         for part in np.array_split(ids, min(plan.SWAG_EPOCHS, steps // self.size.chunk)):
             state, _ = self._stepped(network, "deterministic", state, part, labels_of, constant)
             snapshots.add(np.concatenate([np.asarray(weight).ravel() for weight in state["weights"]]))
-        still = Step(0.0, 0.0, 0.0, 0.0, _MANY, 1 / _MANY)  # nothing moves but the moments
         rng, drawn = np.random.default_rng([number, 6]), []
         for _ in range(plan.DRAWS):
             ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
@@ -279,7 +282,7 @@ class Training:
             weights = [part.reshape(shape) for part, shape in zip(flat, shapes, strict=True)]
             one = program.start_from({"weights": weights, "others": state["others"]}, number)
             one = jax.tree.map(np.array, one)  # copies, which the program may overwrite
-            one, _ = self._stepped(network, "deterministic", one, ids[: self.size.chunk], labels_of, still)
+            one, _ = self._stepped(network, "deterministic", one, ids[: self.size.chunk], labels_of, _STILL)
             drawn.append({"weights": one["weights"], "others": one["others"]})
         return drawn
 
