@@ -224,38 +224,6 @@ def test_draws_of_swag_have_the_mean_of_the_snapshots(tmp_path):
     assert abs(values.mean() - 4.5) < 4 * np.sqrt(5.1 / plan.DRAWS)
 
 
-def test_a_matched_network_learns_the_probabilities_of_its_teacher_for_random_means_of_two_images():
-    teacher = ImageProgram(lambda: small("deterministic"), BATCH, 1, 6)
-    student = ImageProgram(lambda: small("low_rank"), BATCH, 1, 6, tied=True, teacher=teacher)
-    given, x, mask = teacher.start(5), X[:BATCH], np.zeros(10, "float32")
-    mask[7] = cifar10_training.ABSENT
-    y = np.eye(10, dtype="float32")[Y[:BATCH]]
-    weights = given["weights"], given["others"]
-    key = jax.random.key(3)
-
-    def pairs(**kind):
-        step = Step(0.1, 0.0, 0.0, 0.0, 5, 0.2, **kind)
-        return map(np.asarray, teacher.taught_pairs(key, x, y, mask, weights, step.numbers()))
-
-    images, labels = pairs()
-    np.testing.assert_array_equal(images, x)
-    np.testing.assert_array_equal(labels, y)
-    share = 1 - np.asarray(jax.random.uniform(key, (BATCH,)))[:, None]
-    images, labels = pairs(mixed=1.0)
-    np.testing.assert_allclose(labels, share * y + (1 - share) * np.roll(y, 1, axis=0), rtol=1e-6)
-    own = share[..., None, None]
-    np.testing.assert_allclose(images, own * x + (1 - own) * np.roll(x.astype("float32"), 1, axis=0), rtol=1e-5)
-    (logits, _), _ = teacher.model.stateless_call(*weights, image_program.normalised(images), training=False)
-    images, labels = pairs(mixed=1.0, matched=1.0)
-    np.testing.assert_allclose(labels, special.softmax(np.asarray(logits) + mask, axis=1), rtol=1e-4, atol=1e-7)
-    state, numbers = student.start(3, eta=0.1, width=0.2), Step(0.1, 0.01, 0.0, 0.5, 5, 0.2, matched=1.0).numbers()
-    ids = np.arange(BATCH).reshape(1, BATCH).astype("int32")
-    data = (image_program.padded(X), Y, mask, *weights)
-    ends = [student.train(jax.tree.map(np.array, state), ids, (data[0], own, *data[2:]), numbers) for own in (Y, Y + 1)]
-    np.testing.assert_array_equal(ends[0][1], ends[1][1])  # no label has a say
-    assert np.isfinite(ends[0][1])
-
-
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
 def test_factors_are_balanced_and_their_product_is_the_best_approximation(shape):
     kernel = RNG.normal(size=shape)
@@ -383,8 +351,7 @@ def test_every_epoch_has_every_image_once():
 
 
 def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_tested():
-    for network, count in (("resnet9", 4), ("resnet20", 3)):
-        assert {len({one.name for one in tried}) for tried in plan.CONFIGURATIONS[network].values()} == {count}
+    assert {len({one.name for one in tried}) for each in plan.CONFIGURATIONS.values() for tried in each.values()} == {3}
     tuned = {(network, family) for network, families in plan.CHOSEN.items() for family in families}
     trained: set[tuple] = set()
     for piece in plan.WORK:
@@ -393,7 +360,7 @@ def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_
             continue
         assert (piece.network, piece.family) in tuned and plan.TUNING_SEED not in plan.RESULT_SEEDS
         key = (piece.network, piece.seed, piece.held_out)
-        assert piece.family not in ("svd", "swag", "matched") or key in trained  # where its members come from
+        assert piece.family not in ("svd", "swag", "distilled", "tied") or key in trained  # where its members come from
         trained |= {key} if piece.family == "deterministic" else set()
 
 
@@ -440,11 +407,12 @@ class Untrained(cifar10_training.Training):
         return np.full_like(logits, np.nan) if kind == self.diverging else logits + self.images.mask(data)
 
 
-def experiment(folder, diverging=""):
+def experiment(folder, diverging="", tuned=None):
+    folder.mkdir(exist_ok=True)
     images = cifar10_training.Images(
         *command.made_up_images(), corrupted=3, other={"clothes": command.made_up_images()[1][0][::-1]}
     )
-    records = cifar10_records.Cifar10Records(folder)
+    records = cifar10_records.Cifar10Records(folder, tuned)
     training = Untrained(images, cifar10_training.TINY, "float32", records, folder, np.inf)
     training.diverging = diverging
     return command.Experiment(training, records), records
@@ -456,52 +424,58 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
     assert all(made.done(piece) for piece in plan.WORK)
     found = [(one["network"], one["method"], one["held_out"], one["seed"]) for one in records.of("result")]
-    # ResNet-9: four methods, also with classes held out; ResNet-20: ten, of which seven have them.
-    assert len(found) == len(set(found)) == 3 * (2 * 4 + 10 + 7)
-    epochs = {(one["network"], one["method"], one["held_out"]): one["epochs"] for one in records.of("result")}
-    assert (epochs["resnet20", "mixture", False], epochs["resnet20", "mixture_svd", False]) == (64, 24)
-    assert epochs["resnet9", "deep_ensemble", False] == records.chosen("resnet9", "deterministic").epochs in (24, 36)
-    assert (epochs["resnet9", "mixture_matched", False], epochs["resnet20", "mc_dropout", True]) == (36, 24)
+    assert len(found) == len(set(found)) == 3 * (10 + 7)  # ten methods, seven of them also with classes held out
+    epochs = {(one["method"], one["held_out"]): one["epochs"] for one in records.of("result")}
+    assert (epochs["mixture", False], epochs["mixture_svd", False], epochs["swag", False]) == (64, 24, 8)
+    assert epochs["deep_ensemble", True] == epochs["mixture_svd", True] == epochs["mc_dropout", True] == 24
     again = cifar10_records.Cifar10Records(tmp_path)  # as a second call reads it
     assert again.lines == records.lines
-    one = again.of("result", network="resnet9", method="mixture_matched", held_out=False, seed=0)[0]
-    assert (
-        one["parameters"] == 400
-        and len(one["components"]) == 4
-        and np.shape(list(one["corrupted_nll"].values())) == (8, 5)
-    )
+    one = again.of("result", method="mixture_svd", held_out=False, seed=0)[0]
+    assert one["parameters"] == 400 and np.shape(list(one["corrupted_nll"].values())) == (8, 5)
+    assert len(one["components"]) == 4
+    first = again.of("result", method="low_rank_svd", held_out=False, seed=0)[0]
+    assert "components" not in first and len(set(one["components"])) == 4
     np.testing.assert_allclose(np.mean(list(one["corrupted_nll"].values())), one["corrupted"]["nll"], atol=1e-4)
     assert set(one["other"]["clothes"]) == {"auroc_entropy", "auroc_mi"}
-    assert again.of("result", network="resnet20", method="swag")[0]["parameters"] == 900
-    held_out = again.of("result", network="resnet20", method="mc_dropout", held_out=True, seed=0)[0]
+    assert again.of("result", method="swag")[0]["parameters"] == 900
+    held_out = again.of("result", method="mc_dropout", held_out=True, seed=0)[0]
     names = {"max_softmax", "energy", "mahalanobis", "greyness", "darkness", "contrast", "roughness"}
     assert set(held_out["ood"]) == {"auroc_entropy", "auroc_mi"}
-    plain = again.of("result", network="resnet9", method="deterministic", held_out=False, seed=0)[0]
+    plain = again.of("result", method="deterministic", held_out=False, seed=0)[0]
     assert set(plain["detectors"]["clothes"]) == names
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
-    for heading in ("ResNet-9", "ResNet-20", "Out-of-distribution images, ResNet-9", "Corruptions, ResNet-20"):
+    for heading in ("ResNet-20", "Out-of-distribution images, ResNet-20", "Corruptions, ResNet-20"):
         assert f"## {heading}\n" in page
-    assert (
-        "| SWAG |" in page and "low-rank, matched and matched mixture of 4 | rate 0.4, β 0.01, taught, mixed |" in page
-    )
-    assert "Ranks with tied scales of ResNet-9, first layer first: 16, 48, " in page
+    assert "| SWAG |" in page and "MC dropout | rate 0.8, dropout 0.05 |" in page
 
 
 def test_work_goes_on_where_all_configurations_of_a_family_diverge(tmp_path):
     """A tuning with fewer numbers than configurations is done: nothing waits for the missing ones."""
-    made, records = experiment(tmp_path, diverging="matched")
-    work = [piece for piece in plan.WORK if piece.network == "resnet9"]
-    assert command.do_all(made, work, deadline=np.inf) == 0
-    lost = [piece for piece in work if not made.done(piece)]
-    assert [(piece.family, piece.seed) for piece in lost] == [("matched", seed) for seed in plan.RESULT_SEEDS] * 2
-    assert [one["diverged"] for one in records.of("tuning", family="matched")] == [True] * 4
-    assert len(records.of("result", method="deep_ensemble")) == 6
+    made, records = experiment(tmp_path, diverging="dropout")
+    assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
+    lost = [piece for piece in plan.WORK if not made.done(piece)]
+    assert [(piece.family, piece.seed) for piece in lost] == [("dropout", seed) for seed in plan.RESULT_SEEDS] * 2
+    assert [one["diverged"] for one in records.of("tuning", family="dropout")] == [True] * 3
+    assert len(records.of("result", method="swag")) == 3
+
+
+def test_a_process_of_one_seed_waits_for_the_choice_of_the_process_that_tunes(tmp_path):
+    tuner, _ = experiment(tmp_path / "tuning")
+    alone, records = experiment(tmp_path / "seed", tuned=tmp_path / "tuning")
+    dropout = plan.Piece("resnet20", "dropout", 1)
+    command.do_all(alone, [dropout], deadline=np.inf)
+    assert not records.lines  # not tuned yet
+    command.do_all(tuner, [plan.Piece("resnet20", "dropout")], deadline=np.inf)
+    command.do_all(alone, [dropout], deadline=np.inf)
+    assert [(one["stage"], one["method"], one["seed"]) for one in records.lines] == [("result", "mc_dropout", 1)]
+    best = min(tuner.records.of("tuning"), key=lambda one: one["validation"]["nll"])
+    assert records.lines[0]["settings"] == best["settings"]
 
 
 def test_a_piece_that_will_not_end_is_begun_only_where_another_call_follows(tmp_path):
     made, records = experiment(tmp_path)
-    work = [piece for piece in plan.WORK if piece.network == "resnet20" and piece.seed is not None][:1]
+    work = [piece for piece in plan.WORK if piece.seed is not None][:1]
     made.training.seconds_per_step = {("resnet20", "deterministic"): 1e6}
     command.do_all(made, work, deadline=time.time() + 60)
     assert not records.lines
@@ -655,11 +629,9 @@ def test_what_other_pages_say_of_photographs_is_so_in_the_records():
     folder = ROOT / "experiments" / "results" / report.FOLDER
     said = " ".join((ROOT / "docs" / "when_not.md").read_text(encoding="utf-8").split())
     latest = {ours: cifar10_scores.latest_round(folder, ours) for ours in cifar10_scores.OURS}
-    assert len(latest) == 5  # matched, tied, random start, SVDs, distilled
+    assert len(latest) == 4  # random start, SVDs, taught, tied
     shares = []
     for ours, records in latest.items():
-        if not cifar10_scores.scores(records, "resnet9", ours, "test", "nll"):
-            continue
         mine, base = np.transpose(cifar10_scores.find_pairs(records, "resnet9", ours, "deep_ensemble", "test"))
         assert mine.mean() > base.mean()
         sizes = [cifar10_scores.parameters(records, "resnet9", one) for one in (ours, "deep_ensemble")]
@@ -697,7 +669,7 @@ def test_the_page_says_how_far_its_small_networks_are_from_the_published_ones():
 def test_the_disclosures_count_the_rounds_and_name_runs_that_differ_with_one_seed():
     folder = ROOT / "experiments" / "results" / report.FOLDER
     said = " ".join(report.disclosures(folder))
-    assert "There were four rounds." in said and len(cifar10_scores.ROUNDS) == 5
+    assert "There were four rounds." in said and len(cifar10_scores.ROUNDS) == 4
     assert (
         "With 1 of 3 seeds that mixture is far worse in test NLL than its own first component (0.257 against 0.207)"
         in said

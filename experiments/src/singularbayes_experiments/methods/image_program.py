@@ -9,7 +9,7 @@ small for the rate of the means.
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -31,12 +31,7 @@ MEAN, STD = (125.31, 122.95, 113.87), (62.99, 62.09, 66.70)  # of the training i
 
 @dataclass(frozen=True)
 class Step:
-    """Settings of a training: peak rates of means and ρ, weight decay, weight of the KL, and its number of steps.
-
-    Args:
-        matched: share of the teacher's probabilities in the labels, where the program has a teacher.
-        mixed: 1 for images that are random means of two, 0 for images as they are; there too.
-    """
+    """Settings of a training: peak rates of means and ρ, weight decay, weight of the KL, and its number of steps."""
 
     rate: float
     rho_rate: float
@@ -44,12 +39,11 @@ class Step:
     kl_weight: float
     steps: int
     warm_up: float
-    matched: float = 0.0
-    mixed: float = 0.0
 
     def numbers(self) -> dict[str, np.float32]:
         """Returns what the program takes."""
-        return {each.name: np.float32(getattr(self, each.name)) for each in fields(self)}
+        names = ("rate", "rho_rate", "decay", "kl_weight", "steps", "warm_up")
+        return {name: np.float32(getattr(self, name)) for name in names}
 
 
 class ImageProgram:
@@ -63,7 +57,6 @@ class ImageProgram:
         taught: labels are probabilities of fixed crops, see `Views`.
         tied: every column of A and every column of B has one scale. The library's posterior stores one for each entry;
             here they start alike and move by their mean slope, so they stay one number.
-        teacher: a deterministic network whose probabilities are learned, see `Step`; its state is part of the data.
     """
 
     def __init__(
@@ -74,10 +67,8 @@ class ImageProgram:
         block: int,
         taught: bool = False,
         tied: bool = False,
-        teacher: "ImageProgram | None" = None,
     ):
         self.batch, self.chunk, self.block, self.taught, self.tied = batch, chunk, block, taught, tied
-        self.teacher = teacher
         with jax.default_device(jax.devices("cpu")[0]):  # hundreds of small operations, which compile quicker there
             self.model = build()
             self.random = find_random_posteriors(self.model)
@@ -252,13 +243,13 @@ class ImageProgram:
     def train(self):
         """Compiled: state, ids (chunk, batch), data, numbers of `Step` → state, mean NLL of the chunk.
 
-        `data` is padded images, labels, the mask that is added to logits and, where there is a teacher, its weights and
-        others. Where the network is taught, labels are the arrays of `Views` and ids are places in them.
+        `data` is padded images, labels and the mask that is added to logits. Where the network is taught, labels are
+        the arrays of `Views` and ids are places in them.
         """
         return jax.jit(self._train, donate_argnums=0)
 
     def _train(self, state: State, ids, data, numbers):
-        images, labels, mask, *given = data
+        images, labels, mask = data
 
         def step(state, rows):
             key = jax.random.fold_in(jax.random.wrap_key_data(state["key"]), state["step"])
@@ -268,8 +259,6 @@ class ImageProgram:
             else:
                 x = augmented(key, images[rows])
                 y = jax.nn.one_hot(labels[rows], mask.shape[0])
-            if self.teacher is not None:
-                x, y = self.teacher.taught_pairs(jax.random.fold_in(key, 1), x, y, mask, given, numbers)
             others = list(state["others"])
             if self.kl_scale is not None:
                 others[self.kl_scale] = numbers["kl_weight"]
@@ -286,19 +275,6 @@ class ImageProgram:
 
         state, nll = jax.lax.scan(step, state, ids)
         return state, nll.mean()
-
-    def taught_pairs(self, key, images, labels, mask, given, numbers):
-        """Returns images, or random means of two, with labels that are in part the probabilities of this network."""
-        share = 1.0 - numbers["mixed"] * jax.random.uniform(key, (len(images),))
-
-        def mixed(each):
-            part = share.reshape(-1, *[1] * (each.ndim - 1))
-            return part * each + (1.0 - part) * jnp.roll(each, 1, axis=0)
-
-        images = mixed(images.astype("float32"))
-        (logits, _), _ = self.model.stateless_call(*given, normalised(images), training=False)
-        probabilities = jax.nn.softmax(logits + mask)
-        return images, numbers["matched"] * probabilities + (1.0 - numbers["matched"]) * mixed(labels)
 
     def _moved(self, state: State, slopes, others: list, numbers) -> State:
         """Returns the state after one step along the slopes."""

@@ -99,8 +99,7 @@ def build(
     """Returns a network with two outputs, logits and last features; priors are centred, of unit width.
 
     Args:
-        kind: "distilled", "tied" and "matched" are built as "low_rank", "dropout" as "deterministic" with
-            `ConstantDropout`.
+        kind: "distilled" and "tied" are built as "low_rank", "dropout" as "deterministic" with `ConstantDropout`.
         ranks: of all kernels, for `kind` "low_rank".
         width: channels of the first convolution; the network's own by default.
     """
@@ -113,7 +112,7 @@ def build(
     }
     posteriors |= {
         "dropout": posteriors["deterministic"],
-        **dict.fromkeys(("distilled", "tied", "matched"), posteriors["low_rank"]),
+        **dict.fromkeys(("distilled", "tied"), posteriors["low_rank"]),
     }
     body, own = _BODIES[name]
     inputs = keras.Input((side, side, 3), dtype="float32")

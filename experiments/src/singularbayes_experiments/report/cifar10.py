@@ -13,7 +13,6 @@ import numpy as np
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems.cifar10 import CORRUPTED as CORRUPTED_IMAGES
 from singularbayes_experiments.report.cifar10_scores import (
-    FIFTH,
     FOURTH,
     NAMES,
     NETWORKS,
@@ -57,7 +56,7 @@ from singularbayes_experiments.runs.cifar10_records import read_lines
 TITLE = "CIFAR-10"
 # Methods whose networks start at trained ones.
 STARTED: tuple[str, ...] = ("low_rank_svd", "mixture_svd", "low_rank_tied", "mixture_tied", "swag")
-STARTED += ("low_rank_distilled", "mixture_distilled", "low_rank_matched", "mixture_matched")
+STARTED += ("low_rank_distilled", "mixture_distilled")
 COUNTED = ("no", "one", "two", "three", "four", "five", "six")
 
 _LEAD = (
@@ -73,13 +72,6 @@ _LESS = (
     "cost. The components of a mixture were trained one after the other, not in one `Mixture`. Intervals are over "
     "seeds, not over other test images. The plan of each round was written with the results of the earlier ones in "
     "view. Earlier rounds are below."
-)
-_FIFTH = (
-    "ResNet-9 has four configurations of a family, tuned by the mean prediction of two networks. A matched component "
-    "has tied scales and starts at the SVD of a member of the deep ensemble. It learns that member's probabilities for "
-    "the crops that it sees, not the labels (`taught`); with `mixed`, every image is a random mean of two. ResNet-20 "
-    "has the settings of the third round, found with 12 epochs; MC dropout and the rate of SWAG are tuned here, with "
-    "24 epochs and three configurations each."
 )
 _FOURTH = (
     "ResNet-9 has three configurations of a family. With tied scales, every column of A and of B has one scale instead "
@@ -198,7 +190,6 @@ def page(folder: Path) -> str:
     lines += ["", *_rounds_table(folder), *_all_diverged(done)]
     for name, records in done.items():
         words = {
-            FIFTH: [_FIFTH, ""],
             FOURTH: [f"{_FOURTH}{by_seed(records)}", ""],
             THIRD: [_THIRD, ""],
             SECOND: [_SECOND, ""],
@@ -296,7 +287,7 @@ def _titled(title: str, table: list[str]) -> list[str]:
 
 
 def _ranks(records: Records) -> list[str]:
-    tied = {one["network"] for one in results(records) if one.get("family") in ("tied", "matched")}
+    tied = {one["network"] for one in results(records) if one.get("family") == "tied"}
     lines = [
         f"Ranks with tied scales of {NETWORKS[network]}, first layer first: "
         f"{', '.join(map(str, plan.TIED_RANKS[network]))}."

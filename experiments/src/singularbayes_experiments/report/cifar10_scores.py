@@ -9,10 +9,10 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.runs.cifar10_records import read_lines
 
-SECOND, THIRD, FOURTH, FIFTH = "second", "third", "fourth", "fifth"
+SECOND, THIRD, FOURTH = "second", "third", "fourth"
 # Folder below `FOLDER` → what the page calls it.
-ROUNDS = {FIFTH: "fifth", FOURTH: "fourth", THIRD: "third", SECOND: "second", "": "first"}
-WORK = {FIFTH: plan.WORK, FOURTH: plan.FOURTH, THIRD: plan.THIRD}  # of the rounds whose plan is a list
+ROUNDS = {FOURTH: "fourth", THIRD: "third", SECOND: "second", "": "first"}
+WORK = {FOURTH: plan.FOURTH, THIRD: plan.THIRD}  # of the rounds whose plan is a list
 NAMES = {
     "deterministic": "deterministic",
     "deep_ensemble": "deep ensemble of 4",
@@ -26,14 +26,12 @@ NAMES = {
     "mixture_tied": "mixture of 4, tied scales",
     "low_rank_distilled": "low-rank, distilled",
     "mixture_distilled": "distilled mixture of 4",
-    "low_rank_matched": "low-rank, matched",
-    "mixture_matched": "matched mixture of 4",
     "mc_dropout": "MC dropout",
     "swag": "SWAG",
 }
 NETWORKS = {"resnet9": "ResNet-9", "resnet20": "ResNet-20"}
 LEAST_SEEDS = 3  # of a paired interval that says something
-OURS = ("mixture_matched", "mixture_tied", "mixture", "mixture_svd", "mixture_distilled")
+OURS = ("mixture_tied", "mixture", "mixture_svd", "mixture_distilled")
 THEIRS = ("deep_ensemble", "full_rank", "deterministic")
 Records = Sequence[dict]
 

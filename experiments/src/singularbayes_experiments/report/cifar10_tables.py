@@ -132,8 +132,4 @@ def tuning_table(records: Records) -> list[str]:
 
 
 def _short(name: str) -> str:
-    words = {"rho_rate": "ρ rate", "beta": "β", "eta": "η"}
-    words |= {f"{each} 1": each for each in ("outputs", "taught", "mixed")}
-    for written, shown in words.items():
-        name = name.replace(written, shown)
-    return name
+    return name.replace("rho_rate", "ρ rate").replace("outputs 1", "outputs").replace("beta", "β").replace("eta", "η")

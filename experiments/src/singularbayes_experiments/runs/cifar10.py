@@ -11,6 +11,7 @@ import argparse
 import json
 import shlex
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -50,24 +51,18 @@ class Experiment:
                 self._try(piece, settings)
 
     def _try(self, piece: Piece, settings: Settings) -> None:
-        """Trains one configuration; SVDs of tuning begin at the best deterministic networks so far, which are kept."""
+        """Trains one configuration; SVDs of tuning begin at the best deterministic network so far, which is kept."""
         name, method = next(iter(plan.FAMILIES[piece.family].items()))
         images, labels = self.images.x[self.images.validation], self.images.y[self.images.validation]
-        begun, members = time.time(), plan.TUNED_MEMBERS.get(piece.network, 1)
-        draws = max(1, method.draws // members)
-        every, logits = [], []
-        for member in range(members):
-            every.append(self._states(piece, method, settings, "tuning", plan.TUNING_SEED, member))
-            logits.append(self._logits(piece, method, every[-1], images, "tuning", draws, member))
-        scores = quality(np.concatenate(logits), labels)
+        begun = time.time()
+        states = self._states(piece, method, settings, "tuning", plan.TUNING_SEED, 0)
+        scores = quality(self._logits(piece, method, states, images, "tuning", method.draws), labels)
         line = self._line("tuning", piece, name, settings, begun)
-        line |= {"seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores, "members": members}
-        self.records.add(line)
+        self.records.add({**line, "seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores})
         print(f"tuning {piece.family}, {settings.name}: {scores}", flush=True)
         if scores and piece.family == "deterministic" and self.records.chosen(piece.network, piece.family) == settings:
-            for member, states in enumerate(every):
-                path = self.training.path(piece.network, method, "tuning", plan.TUNING_SEED, member)
-                self.training.keep(path, states[0])
+            path = self.training.path(piece.network, method, "tuning", plan.TUNING_SEED, 0)
+            self.training.keep(path, states[0])
 
     def _states(
         self, piece: Piece, method: ImageMethod, settings: Settings, data: str, seed: int, member: int
@@ -235,8 +230,8 @@ class Experiment:
         """Returns how long a piece will take; 0 where nothing is known yet."""
         method = next(iter(plan.FAMILIES[piece.family].values()))
         if piece.seed is None:
-            every, members = plan.CONFIGURATIONS[piece.network][piece.family], plan.TUNED_MEMBERS.get(piece.network, 1)
-            steps = members * sum(self.training.steps(piece.network, method, one, "tuning") for one in every)
+            every = plan.CONFIGURATIONS[piece.network][piece.family]
+            steps = sum(self.training.steps(piece.network, method, settings, "tuning") for settings in every)
         else:
             most = max(each.members for each in plan.FAMILIES[piece.family].values() if each.members <= piece.members)
             data, settings = "held_out" if piece.held_out else "all", self.records.chosen(piece.network, piece.family)
@@ -288,7 +283,7 @@ def run(given, deadline: float) -> int:
     records = Cifar10Records(given.out, given.tuned)
     training = Training(images, size, dtype, records, given.kept, deadline)
     experiment = Experiment(training, records)
-    seeds = {int(seed) for seed in given.seeds.split(",")} | ({None} if given.tuned is None else set())
+    seeds = {int(seed) for seed in given.seeds.split(",") if seed} | ({None} if given.tuned is None else set())
     work = [
         piece
         for piece in plan.WORK
@@ -296,7 +291,8 @@ def run(given, deadline: float) -> int:
         and (given.network, piece.seed in seeds) == (piece.network, True)
         and not experiment.done(piece)
     ]
-    prepare(training, work[:3])  # compiled while the first pieces run
+    prepare(training, work[:1])
+    threading.Thread(target=prepare, args=(training, work), daemon=True).start()  # while the first pieces run
     return do_all(experiment, work, deadline, given.goes_on)
 
 
@@ -320,8 +316,6 @@ def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float, goes_
                 print(f"left out: {piece}, {estimate:.0f} s with {left:.0f} s left", flush=True)
                 continue
             experiment.do(piece)
-            if piece == work[0]:
-                prepare(experiment.training, work)
         except TimeoutError:
             print(f"out of time: {piece}", flush=True)
             break
@@ -339,7 +333,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kept", type=Path, default=Path("runs/cifar10-weights"), help="weights of trained networks")
     parser.add_argument("--minutes", type=float, default=22.0)
     parser.add_argument("--only", default="", choices=("", *plan.FAMILIES), help="one family; all by default")
-    parser.add_argument("--seeds", default=",".join(map(str, plan.RESULT_SEEDS)), help="of results, such as 0,2")
+    seeds = ",".join(map(str, plan.RESULT_SEEDS))
+    parser.add_argument("--seeds", default=seeds, help="of results, such as 0,2; empty: it tunes alone")
     parser.add_argument("--tuned", type=Path, help="folder of a process that tunes beside this one, which does not")
     parser.add_argument("--network", required=True, choices=tuple(plan.NETWORKS))
     parser.add_argument("--goes-on", action="store_true", help="another call follows: begin what will not end in time")

@@ -1,5 +1,6 @@
 """Trains the networks of the experiment on CIFAR-10, one after the other, and predicts with them."""
 
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,6 @@ from singularbayes_experiments.problems.cifar10 import ImageMethod, Kind, Settin
 from singularbayes_experiments.runs.cifar10_records import Cifar10Records
 
 _MANY = 10**9  # steps of a schedule that stays at its peak from the second step on
-_STILL = Step(0.0, 0.0, 0.0, 0.0, _MANY, 1 / _MANY)  # nothing moves but the moments
 ABSENT = -1e9  # added to the logits of classes that are held out
 
 
@@ -39,8 +39,7 @@ class Size:
 
 FULL = Size(plan.BATCH, 97, 2000, 1.0, None)
 TINY = Size(8, 1, 20, 0.02, 4, corrupted=5, views=2, rate=0.02)
-_TIED = ("tied", "matched")
-_LOW_RANK = ("low_rank", "distilled", *_TIED)
+_LOW_RANK = ("low_rank", "distilled", "tied")
 
 
 class Images:
@@ -80,30 +79,36 @@ class Images:
 
 
 class Programs:
-    """The programs of all networks and kinds: traced one after the other, compiled beside what runs."""
+    """The programs of all networks and kinds: traced one after the other, compiled beside what runs.
+
+    A thread may trace what comes later while another trains.
+    """
 
     def __init__(self, images: Images, size: Size, dtype: str):
         self.images, self.size, self.dtype = images, size, dtype
         self.pool = ThreadPoolExecutor(4)
         self.programs: dict[tuple[str, Kind], ImageProgram] = {}
         self._compiled: dict[tuple[str, Kind, str], Future] = {}
+        self._tracing = threading.Lock()
 
     def prepare(self, network: str, kind: Kind, ranks: Sequence[int] = ()) -> ImageProgram:
         """Returns a program, whose compilation begins."""
-        if (network, kind) in self.programs:
+        with self._tracing:
+            if (network, kind) not in self.programs:
+                self.programs[network, kind] = self._traced(network, kind, ranks)
             return self.programs[network, kind]
+
+    def _traced(self, network: str, kind: Kind, ranks: Sequence[int]) -> ImageProgram:
         size, begun = self.size, time.time()
         build = partial(cifar10_networks.build, network, kind, ranks, self.dtype, size.width, self.images.x.shape[1])
-        teacher = self.prepare(network, "deterministic") if kind == "matched" else None
         program = ImageProgram(
-            build, size.batch, size.chunk, size.block, kind == "distilled", tied=kind in _TIED, teacher=teacher
+            build, size.batch, size.chunk, size.block, taught=kind == "distilled", tied=kind == "tied"
         )
         state = jax.tree.map(_shape, program.start(0, 1.0))
         mask = self.images.mask("all")
         ids = jax.ShapeDtypeStruct((size.chunk, size.batch), np.dtype("int32"))
         labels = self.images.labels if kind != "distilled" else self._taught_labels()
-        given = [] if teacher is None else [teacher.start(0)[part] for part in ("weights", "others")]
-        data = jax.tree.map(_shape, (self.images.padded, labels, mask, *given))
+        data = jax.tree.map(_shape, (self.images.padded, labels, mask))
         numbers = jax.tree.map(_shape, Step(0, 0, 0, 0, 1, 0).numbers())
         block = jax.ShapeDtypeStruct((size.block, *self.images.x.shape[1:]), np.dtype("uint8"))
         seed = jax.ShapeDtypeStruct((), np.dtype("uint32"))
@@ -113,7 +118,6 @@ class Programs:
         }
         for what, each in lowered.items():
             self._compiled[network, kind, what] = self.pool.submit(each.compile)
-        self.programs[network, kind] = program
         print(
             f"traced {network} {kind}: {time.time() - begun:.0f} s; {program.num_parameters:,} parameters", flush=True
         )
@@ -158,7 +162,7 @@ class Training:
 
     def ranks(self, network: str, kind: Kind) -> tuple[int, ...]:
         """Returns the ranks of a network; none where it has no low rank."""
-        return (plan.TIED_RANKS if kind in _TIED else plan.RANKS)[network] if kind in _LOW_RANK else ()
+        return (plan.TIED_RANKS if kind == "tied" else plan.RANKS)[network] if kind in _LOW_RANK else ()
 
     def epochs(self, network: str, method: ImageMethod, settings: Settings, data: str) -> int:
         """Returns the epochs of a training."""
@@ -197,16 +201,7 @@ class Training:
             state = program.start(number, settings.eta, width, settings.dropout)
         steps = self.steps(network, method, settings, data)
         rate = self.size.rate * settings.rate
-        step = Step(
-            rate,
-            settings.rho_rate,
-            settings.decay,
-            settings.beta / len(rows),
-            steps,
-            plan.WARM_UP,
-            matched=float(settings.taught),
-            mixed=float(settings.mixed),
-        )
+        step = Step(rate, settings.rho_rate, settings.decay, settings.beta / len(rows), steps, plan.WARM_UP)
         ids, labels = batches(rows, self.size.batch, steps, number), self.images.labels
         if method.kind == "distilled":
             labels = self.taught(network, data, seed)
@@ -214,11 +209,7 @@ class Training:
             ids = (ids + len(self.images.x) * views).astype("int32")
         self.programs.compiled(network, method.kind, "train")  # not in the time of a step
         begun = time.time()
-        teacher = [given[part] for part in ("weights", "others")] if method.kind == "matched" else []
-        state, last = self._stepped(network, method.kind, state, ids, (labels, data, *teacher), step)
-        if settings.mixed:  # moments of images as they are
-            images = (labels, data, *teacher)
-            state, _ = self._stepped(network, method.kind, state, ids[: self.size.chunk], images, _STILL)
+        state, last = self._stepped(network, method.kind, state, ids, (labels, data), step)
         self.seconds_per_step[network, method.kind] = (time.time() - begun) / steps
         print(
             f"  {network} {method.kind}{' svd' * method.svd}, {data}, {number}: {steps} steps, "
@@ -229,8 +220,8 @@ class Training:
 
     def _stepped(self, network: str, kind: Kind, state: State, ids, labels_of, step: Step) -> tuple[State, float]:
         """Returns the state after all batches and the NLL of the last chunk."""
-        labels, data, *teacher = labels_of
-        inputs = (self.images.padded, labels, self.images.mask(data), *jax.device_put(teacher))
+        labels, data = labels_of
+        inputs = (self.images.padded, labels, self.images.mask(data))
         run, before, nll = self.programs.compiled(network, kind, "train"), None, np.nan
         for chunk in ids.reshape(-1, self.size.chunk, self.size.batch):
             state, nll = run(state, chunk, inputs, step.numbers())
@@ -275,6 +266,7 @@ class Training:
         for part in np.array_split(ids, min(plan.SWAG_EPOCHS, steps // self.size.chunk)):
             state, _ = self._stepped(network, "deterministic", state, part, labels_of, constant)
             snapshots.add(np.concatenate([np.asarray(weight).ravel() for weight in state["weights"]]))
+        still = Step(0.0, 0.0, 0.0, 0.0, _MANY, 1 / _MANY)  # nothing moves but the moments
         rng, drawn = np.random.default_rng([number, 6]), []
         for _ in range(plan.DRAWS):
             ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
@@ -282,7 +274,7 @@ class Training:
             weights = [part.reshape(shape) for part, shape in zip(flat, shapes, strict=True)]
             one = program.start_from({"weights": weights, "others": state["others"]}, number)
             one = jax.tree.map(np.array, one)  # copies, which the program may overwrite
-            one, _ = self._stepped(network, "deterministic", one, ids[: self.size.chunk], labels_of, _STILL)
+            one, _ = self._stepped(network, "deterministic", one, ids[: self.size.chunk], labels_of, still)
             drawn.append({"weights": one["weights"], "others": one["others"]})
         return drawn
 
