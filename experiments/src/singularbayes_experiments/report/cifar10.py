@@ -5,7 +5,7 @@ holds page and records equal.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems.cifar10 import CORRUPTED as CORRUPTED_IMAGES
 from singularbayes_experiments.report.cifar10_scores import (
+    FIFTH,
     FOURTH,
     NAMES,
     NETWORKS,
@@ -25,6 +26,8 @@ from singularbayes_experiments.report.cifar10_scores import (
     detected,
     detector,
     latest_round,
+    latest_rounds,
+    of_networks,
     read_round,
     results,
     round_of,
@@ -33,6 +36,7 @@ from singularbayes_experiments.report.cifar10_scores import (
 from singularbayes_experiments.report.cifar10_sentences import (
     FOLDER,
     PAGE,
+    by_component,
     by_seed,
     comparison,
     first_component_worse,
@@ -73,13 +77,22 @@ _LESS = (
     "seeds, not over other test images. The plan of each round was written with the results of the earlier ones in "
     "view. Earlier rounds are below."
 )
-_FOURTH = (
+_FIFTH = (
+    "ResNet-20 has the settings and ranks of the third round, found with 12 epochs, and trains for 64. MC dropout and "
+    "the rate of SWAG are tuned here, three configurations each with 24 epochs. SWAG starts at the first members of "
+    "the ensembles."
+)
+_FOURTH_RESNET9 = (
     "ResNet-9 has three configurations of a family. With tied scales, every column of A and of B has one scale instead "
     "of one per entry, so the same number of parameters allows twice the rank. These networks start at the SVDs of the "
     "deep ensemble, or (`outputs`) at factors that keep most of the outputs of its layers. They train for as many "
     "epochs as were chosen for the ensemble. The library's posteriors store one scale per entry: tied scales exist in "
-    "this experiment alone. ResNet-20, and networks without the held-out classes, have the settings and epochs of the "
-    "third round. Where the fourth did not run one of their methods or seeds again, the table has that of the third."
+    "this experiment alone. Networks without the held-out classes have the settings and epochs of the third round, and "
+    "where the fourth did not run a method again the table has that of the third."
+)
+_FOURTH_RESNET20 = (
+    "ResNet-20 has the settings and epochs of the third round. Where the fourth did not run one of its methods or "
+    "seeds again, the table has that of the third."
 )
 _THIRD = (
     "ResNet-20 has three configurations of every family, tuned with 12 epochs. The results have as many epochs as the "
@@ -157,15 +170,28 @@ def disclosures(folder: Path) -> list[str]:
         "In the first, three configurations of every method differ in one setting alone: the learning rate of "
         "deterministic networks, β of the others, the prior's width of rank-one. In the second a family has five: "
         "three rates, another weight decay, β or prior width, and longer training. In the third, on ResNet-20, it has "
-        "three, and in the fourth, on ResNet-9, three again.",
-        "Every round has one tuning seed, the first and third with fewer epochs than the results, and at most three "
-        "result seeds, the third mostly fewer. That is less than the [protocol](../protocol.md) asks for. "
+        "three, in the fourth, on ResNet-9, three again, and in the fifth, on ResNet-20, those of the third.",
+        "Every round has one tuning seed, the first, third and fifth with fewer epochs than the results, and at most "
+        "three result seeds, the third mostly fewer. That is less than the [protocol](../protocol.md) asks for. "
         "SVD-initialised and distilled networks are trained after the ensemble they start at, so longer in all than "
         "the others. Distilled ones learn from its probabilities, which no other method does.",
         "The mixture with tied scales was planned when the results of three rounds were known. Its posteriors exist "
         f"in this experiment alone, not in the library.{f' {worse}' if worse else ''}",
         *([nominal] if nominal else []),
     ]
+
+
+def _words(name: str, networks: Collection[str], records: Records) -> list[str]:
+    """Returns how the networks of a round were tuned and trained."""
+    fourth = {"resnet9": f"{_FOURTH_RESNET9}{by_seed(records)}", "resnet20": _FOURTH_RESNET20}
+    words = {
+        FIFTH: [f"{_FIFTH}{by_component(records)}"],
+        FOURTH: [fourth[network] for network in NETWORKS if network in networks],
+        THIRD: [_THIRD],
+        SECOND: [_SECOND],
+        "": [_FIRST],
+    }[name]
+    return [" ".join(words), ""]
 
 
 def page(folder: Path) -> str:
@@ -175,12 +201,12 @@ def page(folder: Path) -> str:
     lines = [f"# {TITLE}", "", _LEAD, "", _LESS, ""]
     if not done:
         return "\n".join([*lines, "No results yet.", ""])
-    latest = next(iter(done))
+    tops = latest_rounds(folder)
     lines += [reproduction(folder), ""]
     for ours in OURS:
         sentence = comparison(folder, ours)
         which = round_of(folder, latest_round(folder, ours))
-        said = "" if which == ROUNDS[latest] else f"{which.capitalize()} round. "
+        said = "" if which == ROUNDS[tops.get("resnet9", "")] else f"{which.capitalize()} round. "
         lines += [f"- {said}{sentence}"] if sentence else []
     for ours in OURS:
         sentence = comparison(folder, ours, "resnet20")
@@ -188,19 +214,24 @@ def page(folder: Path) -> str:
     alone = single(latest_round(folder, "low_rank_distilled"))
     lines += [f"- {alone}"] if alone else []
     lines += ["", *_rounds_table(folder), *_all_diverged(done)]
+    for name in dict.fromkeys(tops.values()):  # ResNet-9 first
+        above = [network for network, latest in tops.items() if latest == name]
+        records = of_networks(done[name], above)
+        lines += _round(folder / name, records, "## {}", _words(name, above, records) if name in WORK else [])
     for name, records in done.items():
-        words = {
-            FOURTH: [f"{_FOURTH}{by_seed(records)}", ""],
-            THIRD: [_THIRD, ""],
-            SECOND: [_SECOND, ""],
-            "": [_FIRST, ""],
-        }[name]
-        if name == latest:
-            lines += [*(words if name in WORK else []), *_round(folder / name, records, "## {}")]
-        else:
-            lines += ['<details markdown="1">', f"<summary>The {ROUNDS[name]} round</summary>", "", *words]
-            lines += [*_round(folder / name, records, "**{}**"), "</details>", ""]
+        below = [network for network in NETWORKS if tops.get(network) != name]
+        rest = of_networks(records, below)
+        if results(rest):
+            lines += ['<details markdown="1">', f"<summary>{_summary(name, records, rest)}</summary>", ""]
+            lines += [*_words(name, below, rest), *_round(folder / name, rest, "**{}**", []), "</details>", ""]
     return "\n".join(lines)
+
+
+def _summary(name: str, records: Records, rest: Records) -> str:
+    """Returns the words for a round, and for its network where the other one is above."""
+    few = {one["network"] for one in results(rest)} != {one["network"] for one in results(records)}
+    shown = ", ".join(NETWORKS[network] for network in NETWORKS if network in {one["network"] for one in results(rest)})
+    return f"The {ROUNDS[name]} round{f', {shown}' if few else ''}"
 
 
 def _rounds_table(folder: Path) -> list[str]:
@@ -237,14 +268,14 @@ def _all_diverged(done: Mapping[str, Records]) -> list[str]:
     return [" ".join(found), ""] if found else []
 
 
-def _round(folder: Path, records: Records, heading: str) -> list[str]:
-    """Returns all tables of one round, below headings of that form."""
-    lines = []
+def _round(folder: Path, records: Records, heading: str, words: Sequence[str]) -> list[str]:
+    """Returns all tables of one round, below headings of that form; `words` come below the first."""
+    lines: list[str] = []
     for network, title in NETWORKS.items():
         table = results_table(records, network)
         if table:
             images = f"{CORRUPTED_IMAGES[network] if folder.name in WORK else 2000:,}"
-            lines += [heading.format(title), "", *table, ""]
+            lines += [heading.format(title), "", *(words if not lines else []), *table, ""]
             lines += [
                 f"Mean ± standard error over seeds; without ± there is one. {_CORRUPTED.format(images=images)}"
                 f"{_epochs(records, network)}",
@@ -261,12 +292,15 @@ def _round(folder: Path, records: Records, heading: str) -> list[str]:
             f"{heading.format(f'Corruptions, {title}')}\n\nNLL, the mean over five severities:",
             corruptions_table(records, network),
         )
+    there = " and ".join(title for network, title in NETWORKS.items() if results_table(records, network))
+    title = heading.format(f"What was tuned, {there}")
     lines += _titled(
-        f"{heading.format('What was tuned')}\n\nNLL of 5,000 validation images, one seed; bold is what results were "
-        "run with:",
+        f"{title}\n\nNLL of 5,000 validation images, one seed; bold is what results were run with:",
         tuning_table(records),
     )
-    unreached = _unreached(records, WORK[folder.name]) if folder.name in WORK else []
+    networks = {one["network"] for one in results(records)}
+    work = [piece for piece in WORK.get(folder.name, ()) if piece.network in networks]
+    unreached = _unreached(records, work)
     return [*lines, _diverged(records), *unreached, *_ranks(records), _made_with(folder), ""]
 
 

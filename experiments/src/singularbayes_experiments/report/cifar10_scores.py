@@ -1,6 +1,6 @@
 """The records of the experiment on CIFAR-10, round by round: the scores of a method and their paired differences."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +9,10 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.runs.cifar10_records import read_lines
 
-SECOND, THIRD, FOURTH = "second", "third", "fourth"
+SECOND, THIRD, FOURTH, FIFTH = "second", "third", "fourth", "fifth"
 # Folder below `FOLDER` → what the page calls it.
-ROUNDS = {FOURTH: "fourth", THIRD: "third", SECOND: "second", "": "first"}
-WORK = {FOURTH: plan.FOURTH, THIRD: plan.THIRD}  # of the rounds whose plan is a list
+ROUNDS = {FIFTH: "fifth", FOURTH: "fourth", THIRD: "third", SECOND: "second", "": "first"}
+WORK = {FIFTH: plan.WORK, FOURTH: plan.FOURTH, THIRD: plan.THIRD}  # of the rounds whose plan is a list
 NAMES = {
     "deterministic": "deterministic",
     "deep_ensemble": "deep ensemble of 4",
@@ -138,6 +138,25 @@ def signed(value: float) -> str:
 
 def count_seeds(count: int) -> str:
     return "one seed" if count == 1 else f"{count} seeds"
+
+
+def latest_rounds(folder: Path) -> dict[str, str]:
+    """Returns, of every network with results, the last round that has its deep ensemble; else the last with any."""
+    found = {}
+    for network in NETWORKS:
+        every = {
+            name: [one for one in results(read_round(folder, name)) if one["network"] == network] for name in ROUNDS
+        }
+        whole = [name for name, own in every.items() if any(one["method"] == "deep_ensemble" for one in own)]
+        there = [name for name, own in every.items() if own]
+        if there:
+            found[network] = (whole or there)[0]
+    return found
+
+
+def of_networks(records: Records, networks: Collection[str]) -> Records:
+    """Returns the records on these networks; in the first round tuning was on ResNet-9 alone."""
+    return [one for one in records if one.get("network", "resnet9") in networks]
 
 
 def round_of(folder: Path, records: Records) -> str:

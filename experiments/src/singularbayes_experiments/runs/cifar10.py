@@ -1,6 +1,6 @@
 """The command of the experiment on CIFAR-10 (`problems/cifar10.py` is its plan), for a machine with an accelerator.
 
-    python -m singularbayes_experiments.runs.cifar10 --network resnet9 --out runs/cifar10 --minutes 22
+    python -m singularbayes_experiments.runs.cifar10 --network resnet20 --out runs/cifar10 --minutes 22
 
 Networks train one after the other, all of a kind with one compiled program (`methods/image_program.py`). Every piece of
 work ends in lines of JSON in the folder, and every trained network is kept, so a second call does what is missing. A
@@ -336,7 +336,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = ",".join(map(str, plan.RESULT_SEEDS))
     parser.add_argument("--seeds", default=seeds, help="of results, such as 0,2; empty: it tunes alone")
     parser.add_argument("--tuned", type=Path, help="folder of a process that tunes beside this one, which does not")
-    parser.add_argument("--network", required=True, choices=tuple(plan.NETWORKS))
+    networks = tuple(dict.fromkeys(piece.network for piece in plan.WORK))
+    parser.add_argument("--network", default=networks[0], choices=networks, help="those of the present plan")
     parser.add_argument("--goes-on", action="store_true", help="another call follows: begin what will not end in time")
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")
     given = parser.parse_args(arguments)
