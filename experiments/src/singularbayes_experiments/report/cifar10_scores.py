@@ -19,18 +19,18 @@ NAMES = {
     "full_rank": "full-rank",
     "rank_one": "rank-one",
     "low_rank": "low-rank",
-    "low_rank_svd": "low-rank, SVD-initialised",
+    "low_rank_svd": "SVD-initialised low-rank",
     "mixture": "mixture of 4",
     "mixture_svd": "SVD-initialised mixture of 4",
-    "low_rank_tied": "low-rank, tied scales",
-    "mixture_tied": "mixture of 4, tied scales",
-    "low_rank_distilled": "low-rank, distilled",
+    "low_rank_tied": "tied-scale low-rank",
+    "mixture_tied": "tied-scale mixture of 4",
+    "low_rank_distilled": "distilled low-rank",
     "mixture_distilled": "distilled mixture of 4",
     "mc_dropout": "MC dropout",
     "swag": "SWAG",
 }
 NETWORKS = {"resnet9": "ResNet-9", "resnet20": "ResNet-20"}
-LEAST_SEEDS = 3  # of a paired interval that says something
+LEAST_SEEDS = 3  # of a paired interval that is called better or worse
 OURS = ("mixture_tied", "mixture", "mixture_svd", "mixture_distilled")
 THEIRS = ("deep_ensemble", "full_rank", "deterministic")
 Records = Sequence[dict]
@@ -113,23 +113,29 @@ def find_pairs(records: Records, network: str, ours: str, theirs: str, part: str
 
 
 def difference(records: Records, network: str, ours: str, theirs: str, part: str) -> str:
-    """Returns one cell: the mean, its interval, and a word where that does not reach 0."""
+    """Returns one cell: the mean, its interval, and a word where that does not reach 0 and has three seeds or more."""
     pairs = find_pairs(records, network, ours, theirs, part)
     if not pairs:
         return "–"
     if len(pairs) == 1:
         return f"{signed(pairs[0][0] - pairs[0][1])} (one seed)"
     found = protocol.paired(*map(list, zip(*pairs, strict=True)))
-    word = " better" if found.high < 0 else " worse" if found.low > 0 else ""
+    sure = len(pairs) >= LEAST_SEEDS
+    word = " better" if sure and found.high < 0 else " worse" if sure and found.low > 0 else ""
     return f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]{word}"
 
 
-def mean_cell(values: Sequence[float]) -> str:
+def mean_cell(values: Sequence[float], decimals: int = 4) -> str:
+    """Returns mean ± standard error; "–" without values."""
     if not values:
         return "–"
     several = len(values) > 1 and max(values) > min(values)  # a detector without a network has one value
-    error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.4f}" if several else ""
-    return f"{np.mean(values):.4f}{error}"
+    error = f" ± {standard_error(values):.{decimals}f}" if several else ""
+    return f"{np.mean(values):.{decimals}f}{error}"
+
+
+def standard_error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def signed(value: float) -> str:

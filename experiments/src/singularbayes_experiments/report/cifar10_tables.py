@@ -65,11 +65,11 @@ def detection_table(records: Records, network: str = "resnet9") -> list[str]:
     for method, name in NAMES.items():
         cells = [values for column in columns for values in detected(records, network, method, column)]
         if any(cells):
-            rows.append(f"| {' | '.join([name, *map(mean_cell, cells), _counts(cells)])} |")
+            rows.append(f"| {' | '.join([name, *(mean_cell(each, 3) for each in cells), _counts(cells)])} |")
     for score, name in DETECTORS.items():
         values = [detector(records, network, column, score) for column in columns]
         if any(values):
-            shown = [cell for each in values for cell in (mean_cell(each), "")]
+            shown = [cell for each in values for cell in (mean_cell(each, 3), "")]
             rows.append(f"| {' | '.join([name, *shown, _counts(values)])} |")
     titles = {"held_out": "held-out classes", **OTHERS}
     heads = [f"{titles[column]} ({by})" for column in columns for by in ("H", "MI")]

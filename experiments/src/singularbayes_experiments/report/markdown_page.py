@@ -1,7 +1,7 @@
 """Chapters as Markdown: one page of all tables, or a folder with a summary and a page per experiment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from singularbayes_experiments.records.files import replace
@@ -9,7 +9,7 @@ from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, disclosures, index, modes_sentences, modes_summary, summary
 from singularbayes_experiments.report.chapters import NO_NETWORK, Chapter, Part
 from singularbayes_experiments.report.index import Overview
-from singularbayes_experiments.report.picture import Picture
+from singularbayes_experiments.report.picture import Panel, Picture
 from singularbayes_experiments.report.remarks import remarks
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
@@ -24,12 +24,14 @@ class OwnPage:
 
     Args:
         text: begins with a title; losses and remark: lines of the summary; disclosed: a title and its disclosures.
+        figures: by the name of the file that the text shows.
     """
 
     text: str
     losses: Sequence[str] = ()
     remark: str = ""
     disclosed: tuple[str, Sequence[str]] = ("", ())
+    figures: Mapping[str, Panel] = field(default_factory=dict)
 
 
 _CELLS = (
@@ -83,6 +85,9 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     if modes:
         replace(folder / FIGURE, f"{modes_summary.figure(modes).svg}\n".encode())
+    for own in (more or {}).values():
+        for name, panel in own.figures.items():
+            replace(folder / name, f"{panel.svg}\n".encode())
     for chapter in chapters:
         for picture in chapter.pictures:
             for name, panel in zip(_files(chapter, picture), picture.panels, strict=True):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, index, markdown_page, modes_summary
 from singularbayes_experiments.report.chapters import Chapter
+from singularbayes_experiments.report.picture import with_own_ids
 from singularbayes_experiments.report.summary import TITLE, Scores
 from singularbayes_experiments.report.table_latex import PACKAGES, latex
 from singularbayes_experiments.report.templates import environment
@@ -39,14 +40,15 @@ def results(command: str) -> Head:
 
 @dataclass(frozen=True)
 class Opening:
-    """What the page begins with: the summary of the site, in Markdown, its figure, and pages of other experiments.
+    """What the page begins with: the summary of the site, in Markdown, and pages of other experiments.
 
     Args:
+        figures: SVG by the name of the file that the Markdown shows.
         pages: Markdown by name; a link to `name.md` becomes one to that part of the page.
     """
 
     summary: str
-    figure: str = ""
+    figures: Mapping[str, str] = field(default_factory=dict)
     pages: Mapping[str, str] | None = None
 
 
@@ -60,10 +62,13 @@ def opening(
     text = [f"# {TITLE}", "", *markdown_page.opening(records, modes, more)]
     pages = {name.removesuffix(".md"): own.text for name, own in more.items()}
     pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(markdown_page.disclosed(made, records, modes, more))
-    return Opening("\n".join(text), modes_summary.figure(modes).svg, pages)
+    figures = {markdown_page.FIGURE: modes_summary.figure(modes).svg}
+    for own in more.values():
+        figures |= {name: with_own_ids(panel.svg, Path(name).stem) for name, panel in own.figures.items()}
+    return Opening("\n".join(text), figures, pages)
 
 
-def html(text: str, known: Sequence[str], figure: str = "") -> str:
+def html(text: str, known: Sequence[str], figures: Mapping[str, str] | None = None) -> str:
     """Returns Markdown as HTML: links to known pages lead to their part of the page, others are plain text.
 
     >>> html("[a](mnist.md), [b](../protocol.md)", ["mnist"])
@@ -76,7 +81,8 @@ def html(text: str, known: Sequence[str], figure: str = "") -> str:
 
     text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#]+\.md)(?:#[^)]*)?\)", linked, text)
     made = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
-    return re.sub(r"<p><img [^>]*/?></p>", lambda _: f"<figure>{figure}</figure>", made)
+    shown = figures or {}
+    return re.sub(r'<p><img src="([^"]*)"[^>]*/?></p>', lambda found: f"<figure>{shown[found[1]]}</figure>", made)
 
 
 def render(made: Sequence[Chapter], head: Head, opening: Opening | None = None) -> str:
@@ -84,8 +90,8 @@ def render(made: Sequence[Chapter], head: Head, opening: Opening | None = None) 
     pages = dict(opening.pages or {}) if opening else {}
     known = [*(chapter.section.experiment for chapter in made), *pages]
     names: dict[str, Any] = {
-        "opening": html(opening.summary, known, opening.figure) if opening else "",
-        "pages": {name: html(text, known) for name, text in pages.items()},
+        "opening": html(opening.summary, known, opening.figures) if opening else "",
+        "pages": {name: html(text, known, opening.figures if opening else None) for name, text in pages.items()},
         "titles": {name: text.splitlines()[0].removeprefix("# ") for name, text in pages.items()},
     }
     names |= {"chapters": made, "head": head, "entries": index.make_entries(made), "index": index, "against": against}

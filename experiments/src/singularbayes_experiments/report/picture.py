@@ -65,8 +65,14 @@ def panel(draw: Callable[[Figure], None], alt: str, size: tuple[float, float]) -
 
 def apart(picture: Picture, prefix: str) -> Picture:
     """Returns the picture with its own ids: several share a page, and an id may stand there once."""
-    panels = [
-        replace(p, svg=re.sub(r'(\sid="|href="#|url\(#)', rf"\1{prefix}-{picture.name}-{i}-", p.svg))
-        for i, p in enumerate(picture.panels)
-    ]
+    panels = [replace(p, svg=with_own_ids(p.svg, f"{prefix}-{picture.name}-{i}")) for i, p in enumerate(picture.panels)]
     return replace(picture, panels=tuple(panels))
+
+
+def with_own_ids(svg: str, prefix: str) -> str:
+    """Returns SVG whose ids begin with a prefix.
+
+    >>> with_own_ids('<use href="#a"/>', "first")
+    '<use href="#first-a"/>'
+    """
+    return re.sub(r'(\sid="|href="#|url\(#)', rf"\1{prefix}-", svg)
