@@ -6,10 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy import stats
 from singularbayes_experiments.problems.modes import SETS
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import markdown_page, modes_page, modes_sentences, modes_summary, page, summary
+from singularbayes_experiments.report import (
+    markdown_page,
+    modes_figure,
+    modes_page,
+    modes_sentences,
+    modes_summary,
+    page,
+    summary,
+)
 from singularbayes_experiments.runs.modes_tables import difference, verdicts
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +119,27 @@ def test_the_comparison_under_the_protocol_has_the_differences_of_its_own_tables
     assert lost[1].endswith("NLL naval propulsion +0.217; AUROC-OOD nowhere")
     assert lost[3].endswith("NLL nowhere; AUROC-OOD SST-2 −0.033")
     assert "0.2108 (deep ensemble of 5), 0.2379 (full-rank)" in modes_summary.pointer(scores[3])
+
+
+def test_the_figure_has_every_paired_difference_and_fills_those_whose_interval_excludes_zero():
+    scores = modes_summary.collect(ROOT / "experiments" / "results")
+    axes = Figure().subplots()
+    modes_figure.draw_differences(axes, scores, "nll")
+    drawn = axes.containers[1:]  # the first of a method is its entry in the legend
+    points = [each for each in drawn if len(each.lines[0].get_xdata())]
+    found = [
+        (row, one.difference(name, "deep_ensemble", one.data.nll))
+        for name in modes_figure.OURS
+        for row, one in enumerate(scores)
+        if one.runs.get(name)
+    ]
+    assert len(points) == len(found) == 3 * len(scores)
+    for point, (row, one) in zip(points, found, strict=True):
+        mean = point.lines[0]
+        ends = point.lines[2][0].get_segments()[0][:, 0]
+        np.testing.assert_allclose([*mean.get_xdata(), *ends], [one.mean, one.low, one.high], rtol=1e-9)
+        assert round(float(mean.get_ydata()[0])) == row
+        assert (mean.get_markerfacecolor() != "white") == (one.low > 0 or one.high < 0)
 
 
 def test_rounds_that_do_not_count_are_marked_and_named():

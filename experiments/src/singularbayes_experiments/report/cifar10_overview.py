@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from singularbayes.plots import style
@@ -40,9 +40,6 @@ COLUMNS = (
     "less the ensemble's [95 %]",
     "seeds",
 )
-# Colours and markers are those of the figure of the summary.
-_FIRST = ("deterministic", ENSEMBLE, "full_rank", "low_rank", "mixture", "mixture_svd")
-_LOOKS = {method: style.look(i) for i, method in enumerate([*_FIRST, *(name for name in NAMES if name not in _FIRST)])}
 
 
 def sentence(folder: Path) -> str:
@@ -135,31 +132,45 @@ def beside(folder: Path, network: str, method: str, part: str) -> str:
 
 
 def figure(folder: Path) -> Panel:
-    """Returns the NLL of test and corrupted images against the stored parameters, a column per network."""
+    """Returns the NLL of test and corrupted images, a row per method and a panel per network and kind of images."""
+    found = {network: rows for network in NETWORKS if (rows := _rows(folder, network))}
 
     def draw(page: Figure) -> None:
-        axes = page.subplots(len(PARTS), len(NETWORKS), squeeze=False)
-        shown: dict[str, Any] = {}
-        for column, (network, title) in enumerate(NETWORKS.items()):
-            for row, (part, label) in enumerate(PARTS.items()):
-                own = axes[row][column]
-                for method, seen in _LOOKS.items():
-                    records = latest_round(folder, method, network)
-                    values = list(scores(records, network, method, part, "nll").values())
-                    if values:
-                        size = parameters(records, network, method)
-                        error = standard_error(values) if len(values) > 1 else 0.0
-                        shown[NAMES[method]] = own.errorbar(
-                            size, np.mean(values), error, fmt=seen.marker, color=seen.colour, capsize=2
-                        )
-                own.set(xscale="log", ylabel=f"{label}, lower is better" if column == 0 else "")
-                own.set_title(title if row == 0 else "")
-            axes[-1][column].set_xlabel("stored parameters")
-        page.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=3)
+        ratios = [len(rows) for rows in found.values()]
+        axes = page.subplots(len(found), len(PARTS), squeeze=False, height_ratios=ratios)
+        for own, (network, rows) in zip(axes, found.items(), strict=True):
+            for one, (part, label) in zip(own, PARTS.items(), strict=True):
+                _draw_nll(one, folder, network, list(rows), part)
+                one.set_xlabel(label)
+            own[0].set_title(NETWORKS[network])
+            own[0].set_yticks(range(len(rows)), [f"{NAMES[one]} · {size / 1e6:.2g} M" for one, size in rows.items()])
 
     networks = " and ".join(NETWORKS.values())
-    alt = f"NLL of test and of corrupted images of {networks} against stored parameters, as in the tables."
-    return panel(draw, alt, (7.2, 7.2))
+    return panel(draw, f"NLL of test and of corrupted images of {networks}, as in the tables.", (7.2, 7.6))
+
+
+def _draw_nll(axes: Axes, folder: Path, network: str, methods: Sequence[str], part: str) -> None:
+    """Draws the mean and the standard error of every method from top to bottom, and a line at the deep ensemble."""
+    for row, method in enumerate(methods):
+        values = list(scores(latest_round(folder, method, network), network, method, part, "nll").values())
+        colour = style.BLUE if "low_rank" in method or "mixture" in method else style.INK
+        error = standard_error(values) if len(values) > 1 else 0.0
+        axes.errorbar(np.mean(values), row, xerr=error, fmt="o", color=colour, capsize=2)
+        if method == ENSEMBLE:
+            axes.axvline(float(np.mean(values)), color=style.GREY, linewidth=1)
+    axes.set_yticks([])
+    axes.set_ylim(len(methods) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
+def _rows(folder: Path, network: str) -> dict[str, int]:
+    """Returns the methods with results and their stored parameters, the lowest test NLL first."""
+    found = {}
+    for method in NAMES:
+        records = latest_round(folder, method, network)
+        if values := list(scores(records, network, method, "test", "nll").values()):
+            found[method] = (float(np.mean(values)), parameters(records, network, method) or 0)
+    return {method: size for method, (_, size) in sorted(found.items(), key=lambda each: each[1])}
 
 
 def _signed(value: float) -> str:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, disclosures, index, modes_sentences, modes_summary, summary
+from singularbayes_experiments.report import (
+    against,
+    disclosures,
+    index,
+    modes_figure,
+    modes_sentences,
+    modes_summary,
+    summary,
+)
 from singularbayes_experiments.report.chapters import NO_NETWORK, Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Panel, Picture
@@ -84,7 +92,7 @@ def write(
     """Writes the pages of a folder and their figures, and returns the path of the first; see `pages`."""
     folder.mkdir(parents=True, exist_ok=True)
     if modes:
-        replace(folder / FIGURE, f"{modes_summary.figure(modes).svg}\n".encode())
+        replace(folder / FIGURE, f"{modes_figure.figure(modes).svg}\n".encode())
     for own in (more or {}).values():
         for name, panel in own.figures.items():
             replace(folder / name, f"{panel.svg}\n".encode())
@@ -149,8 +157,7 @@ def opening(
     if modes:
         lines += [modes_sentences.sentence(modes), "", *modes_summary.table(modes, records), ""]
         lines += [modes_sentences.meaning(modes), "", f"{_CELLS} {_BY_ENTROPY} {_NO_NETWORK} {_COSTS} {_PROTOCOL}", ""]
-        shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over seeds."
-        lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
+        lines += [f"![{modes_figure.figure(modes).alt}]({FIGURE})", "", modes_figure.CAPTION, ""]
         lines += [*modes_sentences.headline(modes), *(f"- {own.remark}" for own in more.values() if own.remark), ""]
         lines += ["## Where it loses", "", *modes_summary.losses(modes)]
         lines += [*(line for own in more.values() for line in own.losses), ""]

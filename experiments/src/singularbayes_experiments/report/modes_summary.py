@@ -1,18 +1,15 @@
-"""The comparison under the tuning protocol as rows of the summary, and its figure: NLL and detection against size."""
+"""The comparison under the tuning protocol as rows of the summary."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from singularbayes.plots import style
 from singularbayes_experiments.problems.modes import IMAGES, SETS, SHIFTS
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.modes_rounds import choices_at_edges, given_up, incomplete
 from singularbayes_experiments.report.names import SIMPLE
-from singularbayes_experiments.report.picture import Panel, panel
 from singularbayes_experiments.report.summary import DataSet, Scores, head, shown_mean, verdicts
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import CARE, RESULTS, by_run, final_results
@@ -205,32 +202,3 @@ def _lost(scores: Sequence[Scores], method: str, rival: str, kind: Literal["nll"
             mean = f"{found.mean:+.{decimals}f}".replace("-", "−")
             shown.append(f"{each.data.title} {mean}")
     return shown
-
-
-def figure(scores: Sequence[Scores]) -> Panel:
-    """Returns NLL and AUROC-OOD of every method against its stored parameters, on the sets of images."""
-    images = [each for each in scores if each.data.experiment in IMAGES]
-
-    def draw(page: Figure) -> None:
-        axes = page.subplots(2, len(images), squeeze=False)
-        for column, each in enumerate(images):
-            for row, (metric, label) in enumerate(((each.data.nll, "NLL"), (each.data.ood, "AUROC-OOD"))):
-                own = axes[row][column]
-                for name, text in METHODS.items():
-                    values = each.values(name, metric)
-                    if not values:
-                        continue
-                    error = np.std(values, ddof=1) / np.sqrt(len(values))
-                    seen = style.look(list(METHODS).index(name))
-                    size = each.parameters[name]
-                    own.errorbar(
-                        size, np.mean(values), error, fmt=seen.marker, color=seen.colour, label=text, capsize=2
-                    )
-                own.set(xscale="log", ylabel=f"{label}, {'lower' if row == 0 else 'higher'} is better")
-                own.set_title(each.data.title if row == 0 else "")
-            axes[1][column].set_xlabel("stored parameters")
-        page.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-
-    sets = " and ".join(each.data.title for each in images)
-    alt = f"NLL and AUROC-OOD on {sets} against stored parameters, for {', '.join(METHODS.values())}: as in the table."
-    return panel(draw, alt, (7.2, 5.4))

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, index, markdown_page, modes_summary
+from singularbayes_experiments.report import against, index, markdown_page, modes_figure
 from singularbayes_experiments.report.chapters import Chapter
 from singularbayes_experiments.report.picture import with_own_ids
 from singularbayes_experiments.report.summary import TITLE, Scores
@@ -62,7 +62,7 @@ def opening(
     text = [f"# {TITLE}", "", *markdown_page.opening(records, modes, more)]
     pages = {name.removesuffix(".md"): own.text for name, own in more.items()}
     pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(markdown_page.disclosed(made, records, modes, more))
-    figures = {markdown_page.FIGURE: modes_summary.figure(modes).svg}
+    figures = {markdown_page.FIGURE: modes_figure.figure(modes).svg}
     for own in more.values():
         figures |= {name: with_own_ids(panel.svg, Path(name).stem) for name, panel in own.figures.items()}
     return Opening("\n".join(text), figures, pages)
