@@ -3,62 +3,62 @@
 python docs/scripts/readme.py
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from marks import fill
+from singularbayes_experiments.records import record
 from singularbayes_experiments.report import modes_summary, summary
+from singularbayes_experiments.report.detectors import best_without_network
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
-SETS = ("toy", "mnist", "fashion_mnist", "cnn", "sst2", "beijing", "icu")
 METHODS = {name: words for name, words in modes_summary.METHODS.items() if name != "full_rank"}
-BESIDE = ("AUROC-OOD: ensemble → mixture", "parameters: ensemble → mixture")
-PAGE = "docs/mixture_results.md"
+BESIDE = ("AUROC-OOD: ensemble → mixture (no network)", "parameters: ensemble → mixture")
+PAGES = "docs/results"
+NAMES = {"mixture_repeat": "a mixture", "mixture_svd": "an SVD-initialised mixture", "low_rank": "low-rank"}
 
 
-def table() -> str:
+def table(scores: Sequence[summary.Scores]) -> str:
     """Returns the table of README.md: the NLL of every method, and detection and size of the two that average five."""
-    found = {each.data.experiment: each for each in modes_summary.collect(RESULTS)}
+    simple = record.read(RESULTS / "simple_detectors.jsonl")
     lines = summary.head([*METHODS.values(), *BESIDE])
-    for scores in (found[name] for name in SETS):
-        cells = [modes_summary.cell(scores, method) for method in METHODS]
+    for each in scores:
+        cells = [modes_summary.cell(each, method) for method in METHODS]
         nll = [cell.split("<br>")[0] for cell in cells]  # its first line; the summary of results has the others too
-        row = [f"[{scores.data.title}]({PAGE})", *nll, *_beside(scores, "deep_ensemble", "mixture_repeat")]
-        lines.append(f"| {' | '.join(row)} |")
+        title = f"[{each.data.title}]({PAGES}/{modes_summary.page_of(each.data)})"
+        lines.append(f"| {' | '.join([title, *nll, *_beside(each, simple)])} |")
     return "\n".join(lines)
 
 
-def _beside(scores: summary.Scores, ensemble: str, mixture: str) -> list[str]:
+def _beside(scores: summary.Scores, simple: Sequence[record.Record]) -> list[str]:
     """Returns the mean AUROC-OOD and the parameters of an ensemble, and those of a mixture."""
-    if ensemble not in scores.parameters or mixture not in scores.parameters:
-        return ["–", "–"]
-    pair = (ensemble, mixture)
-    found = [scores.values(method, scores.data.ood) if scores.data.ood else [] for method in pair]
-    detection = " → ".join(f"{sum(values) / len(values):.3f}" for values in found) if all(found) else "–"
-    return [detection, " → ".join(_counted(scores.parameters[method]) for method in pair)]
-
-
-def _counted(parameters: int) -> str:
-    """Returns a number of parameters in thousands or millions.
-
-    >>> _counted(36_015), _counted(1_229_050)
-    ('36 k', '1.2 M')
-    """
-    return f"{parameters / 1e6:.1f} M" if parameters >= 1e6 else f"{parameters / 1e3:.0f} k"
+    pair = ("deep_ensemble", "mixture_repeat")
+    plain = best_without_network(scores.data.experiment, simple)
+    detection = "–"
+    if scores.data.ood and plain:
+        detection = f"{' → '.join(f'{scores.mean(name, scores.data.ood):.3f}' for name in pair)} ({plain[1]:.3f})"
+    return [detection, " → ".join(summary.short_count(scores.parameters[name]) for name in pair)]
 
 
 def results() -> str:
     """Returns the table, and on how many data sets of the protocol a method is better than the ensemble or worse."""
-    newer = modes_summary.collect(RESULTS)
-    counts = []
-    names = {"mixture_repeat": "a mixture", "mixture_svd": "an SVD-initialised mixture", "low_rank": "low-rank"}
-    for method, name in names.items():
-        found = {side: len(sets) for side, sets in summary.verdicts(newer, method, "deep_ensemble").items()}
-        counts.append(f"{name} is better on {found['better']}, level on {found['level']}, worse on {found['worse']}")
-    beside = f"NLL beside the ensemble's, by paired 95 % intervals, on {len(newer)} sets (UCI's too, not CIFAR-10)"
-    marked = modes_summary.DAGGER.replace(", see below", " ([more](docs/results/index.md))")
-    level = "Level means that the interval reaches 0, which is no proof of equality."
-    return f"{table()}\n\n{beside}: {'; '.join(counts)}. {level} {marked}"
+    every = modes_summary.collect(RESULTS)
+    shown = [each for each in every if each.data.experiment not in modes_summary.UCI]
+    small = [each for each in every if each not in shown]
+    beside = f"NLL beside the ensemble's on these {len(shown)}, by paired 95 % intervals: {_counts(shown)}"
+    tables = f"On {len(small)} small tables, where a mixture has more parameters: {_counts(small)}"
+    level = "Level: the interval reaches 0, which is no proof of equality."
+    return f"{table(shown)}\n\n{beside}. {tables}. {level} {modes_summary.DAGGER}"
+
+
+def _counts(scores: Sequence[summary.Scores]) -> str:
+    found = {name: summary.verdicts(scores, name, "deep_ensemble") for name in NAMES}
+    shown = {name: {side: len(sets) for side, sets in sides.items()} for name, sides in found.items()}
+    return "; ".join(
+        f"{NAMES[name]} better on {own['better']}, level on {own['level']}, worse on {own['worse']}"
+        for name, own in shown.items()
+    )
 
 
 if __name__ == "__main__":

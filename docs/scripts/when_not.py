@@ -8,7 +8,7 @@ from pathlib import Path
 
 from marks import fill
 from singularbayes_experiments.records import record
-from singularbayes_experiments.report.detectors import ONE_SEED, Means, harder_table
+from singularbayes_experiments.report.detectors import ONE_SEED, Means, other_pairs_table
 from singularbayes_experiments.report.names import SIMPLE
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ FILES = ("network_detectors.jsonl", "simple_detectors.jsonl", "beijing.jsonl")
 
 
 def sentences() -> str:
-    """Returns where a Mahalanobis distance in the last hidden layer is ahead, and the table of harder pairs."""
+    """Returns where a Mahalanobis distance in the last hidden layer is ahead, and the table of other pairs."""
     means = Means([one for name in FILES for one in record.read(RESULTS / name)])
 
     def distance(experiment: str, metric: str) -> str:
@@ -28,14 +28,15 @@ def sentences() -> str:
         "is another. It separates MNIST from Fashion-MNIST with an AUROC of "
         f"{distance('fashion_mnist', 'mnist/auroc_ood')}. On Beijing's air it detects Guangzhou with "
         f"{distance('beijing', 'auroc_ood')}, where the best uncertainty of a network or an ensemble has "
-        f"{means.best('beijing', 'auroc_ood_epistemic'):.3f}. On pairs that are harder it depends on the pair:"
+        f"{means.best('beijing', 'auroc_ood_epistemic'):.3f}. On other pairs it depends on the pair:"
     )
     below = (
-        "AUROC, of the last columns by mutual information. No network: a number of each example alone. Max-softmax, "
+        "AUROC, of the last columns by mutual information. No network: a number of each example alone, in its better "
+        "direction. Max-softmax, "
         f"energy and Mahalanobis: of one deterministic network. {ONE_SEED}"
     )
     first, last = (textwrap.fill(text, 120, break_on_hyphens=False) for text in (words, below))
-    return "\n".join([first, "", *harder_table(means), "", last])
+    return "\n".join([first, "", *other_pairs_table(means), "", last])
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def test_tables_of_easy_pairs_say_what_detects_them_without_a_network():
         for name, value in (("text_length", 0.9), ("word_rarity", 0.95), ("mahalanobis", 0.99))
     ]
     found = entries([text_record("low_rank"), *detectors])
-    said = "Its detection means little. AUROC without any network: length 0.900 and rare words 0.950."
+    said = "Its detection means little. AUROC without any network: longer text 0.900 and rarer words 0.950."
     for label in ("tab:sst2", "tab:ood_std_vs_mi", "tab:sst2_lowrank_ensemble"):
         assert found[label].remark.endswith(said)
     assert "age or weight alone tells newborns from adults (not measured here)" in found["tab:mimic"].remark

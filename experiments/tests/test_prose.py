@@ -11,6 +11,7 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems.defaults import RESULT_SEEDS, SETS
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import modes_summary, summary
+from singularbayes_experiments.report.detectors import best_without_network
 from singularbayes_experiments.runs import defaults
 
 ROOT = Path(__file__).parents[2]
@@ -54,11 +55,9 @@ def test_where_one_low_rank_network_is_behind_one_deterministic_network(modes):
 def test_on_how_many_pairs_a_number_without_a_network_detects_as_well(modes):
     simple = record.read(RESULTS / "simple_detectors.jsonl")
     pairs = {each.data.experiment: each for each in modes if each.data.ood}
-    best = {name: modes_summary.simple_detector(each.data, simple) for name, each in pairs.items()}
+    best = {name: best_without_network(name, simple) for name in pairs}
     ahead = [
-        name
-        for name, each in pairs.items()
-        if float(best[name].split("<br>")[1]) >= np.mean(each.values("mixture_repeat", each.data.ood))
+        name for name, each in pairs.items() if best[name][1] >= np.mean(each.values("mixture_repeat", each.data.ood))
     ]
     assert f"On {WORDS[len(ahead)]} of the {WORDS[len(pairs)]} pairs above a number that needs no network" in page(
         "README.md"

@@ -12,7 +12,7 @@ from made_up import all_records, bare, image_record, image_records, kl_record, t
 from matplotlib.figure import Figure
 from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
-from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, read_records
+from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_section, read_records
 from singularbayes_experiments.report.rows import grouped
 
 ROOT = Path(__file__).parents[2]
@@ -218,8 +218,8 @@ def test_the_pages_of_results_are_those_of_the_committed_records(monkeypatch):
     monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: file.write("<svg></svg>"))
     command = "singularbayes-experiments report experiments/results --markdown docs/results"
     records = read_records.read(RESULTS)
-    modes, more = modes_summary.collect(RESULTS), cifar10.own_page(RESULTS)
-    made = markdown_page.pages(chapters.make_chapters(records), records, command, modes, more)
+    comparison, more = modes_section.compare(RESULTS, records), cifar10.own_page(RESULTS)
+    made = markdown_page.pages(chapters.make_chapters(records), records, command, comparison, more)
     folder = ROOT / "docs" / "results"
     assert {path.name for path in folder.glob("*.md")} == made.keys()
     for name, text in made.items():

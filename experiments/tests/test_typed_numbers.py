@@ -22,6 +22,7 @@ SETTING, PAPER, DEFINITION = "a setting", "the paper's", "a definition"
 HERE, ELSEWHERE = "tested below", "tested in"
 KNOWN = {
     "finetune_settings.py": {"0.2 0.1 0.6 0.3": SETTING},
+    "modes_figure.py": {"0.003": SETTING},
     "names.py": {"0.1 0.6 0.5 1.5": DEFINITION},
     "remarks.py": {"2.01 0.790": PAPER},
     "sections/adaptive_rank.py": {"0.0576": "of records in the history, which docs/ranks.md names"},

@@ -116,7 +116,7 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     assert filled(page, "results", readme.results(), "README.md") == page
     scores = modes_summary.collect(ROOT / "experiments" / "results")
     (lost,) = (line for line in modes_summary.losses(scores) if line.startswith("- low-rank against full-rank"))
-    assert re.findall(r"([A-Z][\w. ]+?) [+−]", lost.split("; AUROC-OOD ")[1]) == ["Beijing PM2.5"]
+    assert re.findall(r"([A-Z][\w. ]+?) \(−", lost.split("; lower AUROC-OOD on ")[1]) == ["Beijing PM2.5"]
     full_rank = summary.verdicts(scores, "low_rank", "full_rank")
     assert set(full_rank["worse"]) == {"Fashion-MNIST", "CNN (Fashion-MNIST)"}
     methods = ("mixture_repeat", "mixture_svd", "low_rank")

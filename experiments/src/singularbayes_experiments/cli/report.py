@@ -39,7 +39,7 @@ def report(
     """
     for package in ("matplotlib", "jinja2"):
         require_package(package, "plots", "The report")
-    from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, page, read_records
+    from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_section, page, read_records
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
     command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
@@ -48,12 +48,12 @@ def report(
     if latex:
         print(page.tex(made))
         return 0
-    modes, more = modes_summary.collect(runs), cifar10.own_page(runs)
+    comparison, more = modes_section.compare(runs, records), cifar10.own_page(runs)
     if markdown is not None:
-        path = markdown_page.write(markdown, made, records, command, modes, more)
+        path = markdown_page.write(markdown, made, records, command, comparison, more)
     else:
         folder = out or (runs if runs.is_dir() else runs.parent) / "report"
-        opening = page.opening(made, records, modes, more) if modes else None
+        opening = page.opening(made, records, comparison, more) if comparison else None
         path = page.write(made, folder, page.results(command), opening)
     beside = f"; its tables: {page.MARKDOWN} and {page.LATEX} beside it" if markdown is None else ""
     Console().print(f"The page: {path}{beside}", soft_wrap=True, highlight=False)

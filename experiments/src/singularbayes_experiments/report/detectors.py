@@ -1,29 +1,35 @@
-"""Detectors without a posterior beside the methods, as tables of the summary: easy pairs, and pairs that are harder."""
+"""Detectors without a posterior beside the methods, as tables of the summary: the main pairs, and other ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import SIMPLE
 from singularbayes_experiments.report.published import numbers
-from singularbayes_experiments.report.summary import METHODS, head
+from singularbayes_experiments.report.summary import Scores, head
 
-_NAMED = (*METHODS, "low_rank_svd", "low_rank_laplace", "low_rank_svd_ensemble", "rank_one", "swag")
-# Pair → experiment, where its metrics begin, the detectors that need no network, and by what networks detect.
-_PAIRS: dict[str, tuple[str, str, dict[str, str], str]] = {
-    "Fashion-MNIST from MNIST": ("mnist", "fashion_mnist/", {"more_pixels": "non-zero pixels"}, "mi"),
-    "MNIST from Fashion-MNIST": ("fashion_mnist", "mnist/", {"fewer_pixels": "non-zero pixels"}, "mi"),
-    "news from reviews": ("sst2", "", {"text_length": "length", "word_rarity": "rare words"}, "mi"),
-    "Guangzhou from Beijing": ("beijing", "", {"dew_point": "dew point"}, "epistemic"),
-    "held-out care, five shifts": ("icu", "", {"input_distance": "distance of inputs"}, "mi"),
+# Experiment → its main pair, where the metrics begin, the detectors that need no network, and by what networks detect.
+_PAIRS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "sst2": ("reviews, against news (AG News)", "", {"text_length": "longer text", "word_rarity": "rarer words"}),
+    "beijing": ("Beijing, against Guangzhou", "", {"dew_point": "dew point"}),
+    "icu": ("four kinds of care, against a fifth (mean of five shifts)", "", {"input_distance": "distance of inputs"}),
+    "cnn": ("Fashion-MNIST, against MNIST (CNN)", "mnist/", {"fewer_pixels": "fewer non-zero pixels"}),
+    "mnist": ("MNIST, against Fashion-MNIST", "fashion_mnist/", {"more_pixels": "more non-zero pixels"}),
+    "fashion_mnist": ("Fashion-MNIST, against MNIST", "mnist/", {"fewer_pixels": "fewer non-zero pixels"}),
 }
-_PIXELS = {"more_pixels": "non-zero pixels", "fewer_pixels": "non-zero pixels"}
-_WORDS = {"text_length": "length", "word_rarity": "rare words"}
-_HARDER: dict[str, tuple[str, str, dict[str, str], str]] = {
-    "MNIST, two held-out classes": ("mnist", "held_out/", _PIXELS, "held_out"),
-    "Fashion-MNIST, two held-out classes": ("fashion_mnist", "held_out/", _PIXELS, "held_out"),
-    "the same with the CNN": ("cnn", "held_out/", _PIXELS, "held_out"),
-    "product reviews from film reviews": ("sst2", "product_reviews/", _WORDS, "texts"),
-    "queries to an assistant from film reviews": ("sst2", "clinc150/", _WORDS, "texts"),
+_PIXELS = {"more_pixels": "more non-zero pixels", "fewer_pixels": "fewer non-zero pixels"}
+_WORDS = {"text_length": "longer text", "word_rarity": "rarer words"}
+# Below one half a detector is better the other way round.
+_OPPOSITE = {
+    "more non-zero pixels": "fewer non-zero pixels",
+    "fewer non-zero pixels": "more non-zero pixels",
+    "longer text": "shorter text",
+    "rarer words": "commoner words",
+}
+_OTHER: dict[str, tuple[str, str, dict[str, str], str]] = {
+    "MNIST, against two held-out classes": ("mnist", "held_out/", _PIXELS, "held_out"),
+    "Fashion-MNIST, against two held-out classes": ("fashion_mnist", "held_out/", _PIXELS, "held_out"),
+    "film reviews, against product reviews": ("sst2", "product_reviews/", _WORDS, "texts"),
+    "film reviews, against queries to an assistant (CLINC150)": ("sst2", "clinc150/", _WORDS, "texts"),
 }
 ONE_SEED = "¹: one seed."
 _OF_NETWORK = {"max_softmax": "max-softmax", "energy": "energy", "mahalanobis": "Mahalanobis"}
@@ -49,9 +55,10 @@ class Means:
         return sum(values) / len(values)
 
     def best(self, experiment: str, metric: str) -> float:
-        """Returns the highest mean of a metric among the methods that readers compare."""
-        has = [name for name in _NAMED if any(metric in one.metrics for one in self.runs(experiment, name))]
-        return max(self(experiment, name, metric) for name in has)
+        """Returns the highest mean of a metric among the tuned methods of the earlier runs."""
+        tuned = [one for one in self.records if (one.experiment, one.preset) == (experiment, "chosen")]
+        methods = {one.method for one in tuned if metric in one.metrics}
+        return max(self(experiment, name, metric) for name in methods)
 
     def simple(self, experiment: str, method: str, metric: str) -> float | None:
         """Returns the mean of a detector; None where it has no record of it."""
@@ -84,98 +91,137 @@ def means_little(label: str, records: Sequence[Record]) -> str:
 
 def _alone(means: Means, experiment: str) -> str:
     """Returns what the detectors without a network of the main pair of an experiment reach."""
-    own = [(start, names) for name, start, names, _ in _PAIRS.values() if name == experiment]
-    scores = {
-        words: value
-        for start, names in own
-        for name, words in names.items()
-        if (value := means.simple(experiment, name, f"{start}auroc_ood")) is not None
-    }
-    return " and ".join(f"{words} {value:.3f}" for words, value in scores.items())
+    found = _without_network(means, experiment)
+    return " and ".join(f"{words} {value:.3f}" for words, value in found.items())
+
+
+def _without_network(means: Means, experiment: str) -> dict[str, float]:
+    _, start, names = _PAIRS.get(experiment, ("", "", {}))
+    found = {words: means.simple(experiment, name, f"{start}auroc_ood") for name, words in names.items()}
+    return {words: value for words, value in found.items() if value is not None}
+
+
+def best_without_network(experiment: str, records: Sequence[Record]) -> tuple[str, float] | None:
+    """Returns name and AUROC of the best detector of the main pair of an experiment that needs no network."""
+    found = _without_network(Means(records), experiment)
+    return max(found.items(), key=lambda each: each[1]) if found else None
 
 
 def paper_pairs(means: Means) -> str:
-    """Returns that the easy pairs are those of the paper, with its best number beside one without a network."""
+    """Returns that some pairs are those of the paper, with its best number beside one without a network."""
     best = {
         name: max(number.value for (_, measure), number in numbers(name).items() if measure == f"auroc_ood_{by}")
         for name, by in (("sst2", "mi"), ("beijing", "epistemic"))
     }
     return (
-        "**Published comparisons that mean little.** News against reviews, Guangzhou against Beijing and newborns "
-        "against adults are the paper's own pairs. Its best AUROC is "
+        "**Published comparisons that mean little.** Reviews against news, Beijing against Guangzhou and adults "
+        "against newborns are the paper's own pairs. The paper's best AUROC is "
         f"{best['sst2']:.3f} on the first (without a network: {_alone(means, 'sst2')}) and {best['beijing']:.3f} on "
         f"the second ({_alone(means, 'beijing')}). {_NEWBORNS}. "
-        "[Its tables](paper_tables.md) have this beside them."
+        "[The paper's tables](paper_tables.md) have this beside them."
     )
 
 
-def simple_detectors(means: Means) -> str:
-    """Returns what detectors reach that need no network, beside the best of our methods on the same pair."""
-    rows: list[str] = []
-    ahead: list[str] = []
-    distant = 0
-    for words, (experiment, start, names, by) in _PAIRS.items():
-        metric = f"{start}auroc_ood"
-        plain = {name: value for each, name in names.items() if (value := means.simple(experiment, each, metric))}
-        best = means.best(experiment, f"{metric}_{by}")
-        distance = means.simple(experiment, "mahalanobis", metric)
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in plain.items())
-        rows.append(f"| {words} | {shown} | {best:.3f} | {_cell(distance)} |")
-        ahead += [words] if plain and max(plain.values()) > best else []
-        distant += distance is not None and distance > best
-    heads = head(["no network", "best method", "Mahalanobis"])
-    return "\n".join(
-        [
-            "**AUROC-OOD.** Read every one beside what needs no network. On these pairs a number of each example "
-            "alone, or a Mahalanobis distance in the last hidden layer of one deterministic network, is near the best "
-            "method or ahead of it, so they say little about uncertainty. The best method is that of the earlier "
-            "runs, by mutual information or the epistemic deviation.",
-            "",
-            *heads,
-            *rows,
-            "",
-            f"The number without a network is ahead of every method on {', '.join(ahead) or 'none'}; the distance is "
-            f"on {distant} of {len(rows)}.",
-        ]
+def main_pairs(means: Means, scores: Sequence[Scores], methods: Mapping[str, str]) -> str:
+    """Returns a verdict on the main pairs and their table: detectors without a posterior beside the methods.
+
+    Args:
+        methods: names of the methods that have a column, by key.
+    """
+    found = {each.data.experiment: each for each in scores}
+    rows, ahead, distant = [], 0, 0
+    for experiment, (words, start, _) in _PAIRS.items():
+        plain, own = best_without_network(experiment, means.records), found.get(experiment)
+        if own is not None and plain is not None:
+            ours = {name: own.mean(name, own.data.ood) for name in methods if own.values(name, own.data.ood)}
+            network = {name: means.simple(experiment, name, f"{start}auroc_ood") for name in _OF_NETWORK}
+            cells = [
+                f"{plain[0]} {plain[1]:.3f}",
+                *map(_cell, network.values()),
+                *(_cell(ours.get(n)) for n in methods),
+            ]
+            rows.append(f"| {' | '.join([words, *cells])} |")
+            best = max(ours.values())
+            ahead += plain[1] >= best
+            distant += plain[1] < best <= (network["mahalanobis"] or 0.0)
+    if not rows:
+        return ""
+    verdict = (
+        f"On {ahead} of {len(rows)} pairs a single number of each input, without any network, detects at least as well "
+        "as every method"
     )
+    verdict += f", and on {distant} more the Mahalanobis distance of one deterministic network" if distant else ""
+    lead = (
+        f"**{verdict}**, so these pairs say little about uncertainty. AUROC of that number, of scores of one "
+        "deterministic network (the Mahalanobis distance is of its last hidden layer), and of the methods by mutual "
+        "information (Beijing: epistemic deviation):"
+    )
+    return "\n".join([lead, "", *head(["no network", *_OF_NETWORK.values(), *methods.values()]), *rows])
 
 
-def harder_pairs(means: Means) -> str:
-    """Returns the table of pairs on which a number without a network fails; nothing where there are no such records."""
-    table = harder_table(means)
+def other_pairs(means: Means) -> str:
+    """Returns the table of the other pairs with a verdict; nothing where there are no such records."""
+    table = other_pairs_table(means)
+    if not table:
+        return ""
+    ahead = _ahead(means)
+    behind = [words for words, lead in ahead.items() if lead < 0]
+    first = {words: lead for words, lead in ahead.items() if lead >= 0}
+    rest = "; ".join(f"{words}: networks with a posterior lead by {lead:.3f}" for words, lead in first.items())
     words = (
-        "**Pairs that are harder.** AUROC of numbers without a network, of scores of one deterministic network, and by "
-        "mutual information of networks that were trained for this. Below one half, the number is higher "
-        f"in-distribution. {ONE_SEED}"
+        "**Other pairs.** The same by networks that were trained for it, by mutual information; detectors without a "
+        "network in their better direction. A detector without a posterior is ahead of every network with one on "
+        f"{len(behind)} of {len(ahead)}{f' ({rest})' if rest else ''}. {ONE_SEED}"
     )
-    return "\n".join([words, "", *table]) if table else ""
+    return "\n".join([words, "", *table])
 
 
-def harder_table(means: Means) -> list[str]:
-    """Returns the lines of that table; none where there are no records."""
-    found = _harder_rows(means)
+def other_pairs_table(means: Means, experiment: str = "") -> list[str]:
+    """Returns the lines of that table, of one experiment or of all; none where there are no records."""
+    found = _other_rows(means, experiment)
     columns = ("no network", *_OF_NETWORK.values(), *_TRAINED.values())
     shown = [name for name in columns if any(name in cells for cells in found.values())]
-    rows = [f"| {words} | {' | '.join(cells.get(name, '–') for name in shown)} |" for words, cells in found.items()]
+    rows = [
+        f"| {words} | {' | '.join(cells[name][1] if name in cells else '–' for name in shown)} |"
+        for words, cells in found.items()
+    ]
     return [*head(shown), *rows] if rows else []
 
 
-def _harder_rows(means: Means) -> dict[str, dict[str, str]]:
-    """Returns the cells of every pair that has records, by column; those of networks with one seed are marked."""
-    found: dict[str, dict[str, str]] = {}
-    for words, (experiment, start, names, end) in _HARDER.items():
+def _ahead(means: Means) -> dict[str, float]:
+    """Returns by how much the best network with a posterior leads over all other detectors, by pair."""
+    trained = set(_TRAINED.values())
+    found = {}
+    for words, cells in _other_rows(means).items():
+        with_posterior = [value for name, (value, _) in cells.items() if name in trained]
+        others = [value for name, (value, _) in cells.items() if name not in trained]
+        if with_posterior and others:
+            found[words] = max(with_posterior) - max(others)
+    return found
+
+
+def _other_rows(means: Means, only: str = "") -> dict[str, dict[str, tuple[float, str]]]:
+    """Returns value and text of the cells of every pair that has records, by column; those of one seed are marked."""
+    found: dict[str, dict[str, tuple[float, str]]] = {}
+    for words, (experiment, start, names, end) in _OTHER.items():
+        if only not in ("", experiment):
+            continue
         metric = f"{start}auroc_ood"
-        plain = {each: value for each in names if (value := means.simple(experiment, each, metric)) is not None}
-        cells = (
-            {"no network": ", ".join(f"{names[each]} {value:.3f}" for each, value in plain.items())} if plain else {}
-        )
+        cells = {}
+        plain = {name: value for each, name in names.items() if (value := means.simple(experiment, each, metric))}
+        if plain:
+            better = {
+                (name if value >= 0.5 else _OPPOSITE[name]): max(value, 1 - value) for name, value in plain.items()
+            }
+            name = max(better, key=lambda each: better[each])
+            cells["no network"] = better[name], f"{name} {better[name]:.3f}"
         methods = {name: (name, metric) for name in _OF_NETWORK}
         methods |= {name: (f"{name}_{end}", f"{metric}_mi") for name in _TRAINED}
         for name, (method, score) in methods.items():
             value = means.simple(experiment, method, score)
             if value is not None:
                 once = sum(score in one.metrics for one in means.runs(experiment, method, SIMPLE)) == 1
-                cells[(_OF_NETWORK | _TRAINED)[name]] = f"{value:.3f}{'¹' * once}"
+                cells[(_OF_NETWORK | _TRAINED)[name]] = value, f"{value:.3f}{'¹' * once}"
         if cells:
             found[words] = cells
     return found

@@ -10,19 +10,23 @@ from singularbayes_experiments.report import (
     against,
     disclosures,
     index,
+    modes_disclosures,
     modes_figure,
     modes_sentences,
     modes_summary,
     summary,
 )
 from singularbayes_experiments.report.chapters import NO_NETWORK, Chapter, Part
+from singularbayes_experiments.report.detectors import Means, main_pairs, other_pairs, paper_pairs
 from singularbayes_experiments.report.index import Overview
+from singularbayes_experiments.report.modes_section import Comparison
 from singularbayes_experiments.report.picture import Panel, Picture
 from singularbayes_experiments.report.remarks import remarks
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
 from singularbayes_experiments.report.tables import Table
 
+NOTHING = Comparison()
 FIRST, PAPER, DISCLOSED, FIGURE = "index.md", "paper_tables.md", "disclosures.md", "summary.svg"
 
 
@@ -44,32 +48,23 @@ class OwnPage:
 
 _CELLS = (
     "Each cell: NLL (nats, lower is better), AUROC-OOD (higher is better) where there are out-of-distribution data, "
-    "and stored parameters. ± is the standard error over seeds, in intensive care over seeds and shifts. Bold: the "
-    "best, where the paired 95 % intervals of its differences to all others exclude zero."
+    "and stored parameters. ± is the standard error over seeds; in intensive care a seed is the mean over five shifts. "
+    "Bold: the best, where the paired 95 % intervals of its differences to all others exclude zero."
 )
-_BY_ENTROPY = (
-    "AUROC-OOD is by mutual information, on Beijing by the epistemic deviation; of the deterministic network, which "
-    "has neither, by entropy or the total deviation: (H)."
-)
-_COSTS = "An SVD-initialised mixture needs the trained ensemble first: its cost, below, includes it."
-
-
 _PAIRS = (
-    "Row less column, the mean over the seeds that both have and its 95 % t interval; a word where that excludes zero. "
-    "A deterministic network has no AUROC-OOD of this kind."
-)
-_NO_NETWORK = (
-    "The last column is the best detector of the same data that needs no network: an AUROC-OOD means little where it "
-    "is as high."
+    "Row minus column: the mean over the seeds that both have, and its 95 % t interval; better or worse where it "
+    "excludes 0. A deterministic network has no AUROC-OOD of this kind."
 )
 _PROTOCOL = (
-    "Settings by the [tuning protocol](../protocol.md), committed before the run; [all twelve "
-    "methods](../mixture_results.md)."
+    "Settings by the [tuning protocol](../protocol.md), committed before the run. Behind each name: all methods, "
+    "chosen settings, detectors without a posterior."
 )
 _EARLIER = (
-    "These runs are older than the protocol: other configurations, three to five seeds (25 runs in intensive care), "
-    "and not all of them blind, see below."
+    "Runs that are older than the [tuning protocol](../protocol.md): other configurations, three to five seeds, and "
+    "not all of them blind. They have more methods, the settings of the paper, and its numbers."
 )
+_SMALL = "The same on nine small tables (UCI)"
+_DETECTING = {name: modes_summary.METHODS[name] for name in ("deep_ensemble", "full_rank", *modes_summary.OURS)}
 
 
 def render(chapters: Sequence[Chapter], title: str, command: str) -> str:
@@ -86,106 +81,144 @@ def write(
     chapters: Sequence[Chapter],
     records: Sequence[Record],
     command: str,
-    modes: Sequence[summary.Scores] = (),
+    comparison: Comparison = NOTHING,
     more: Mapping[str, OwnPage] | None = None,
 ) -> Path:
     """Writes the pages of a folder and their figures, and returns the path of the first; see `pages`."""
     folder.mkdir(parents=True, exist_ok=True)
-    if modes:
-        replace(folder / FIGURE, f"{modes_figure.figure(modes).svg}\n".encode())
-    for own in (more or {}).values():
-        for name, panel in own.figures.items():
-            replace(folder / name, f"{panel.svg}\n".encode())
+    for name, panel in figures(comparison, more or {}).items():
+        replace(folder / name, f"{panel.svg}\n".encode())
     for chapter in chapters:
         for picture in chapter.pictures:
             for name, panel in zip(_files(chapter, picture), picture.panels, strict=True):
                 replace(folder / name, f"{panel.svg}\n".encode())
-    for name, text in pages(chapters, records, command, modes, more).items():
+    for name, text in pages(chapters, records, command, comparison, more).items():
         replace(folder / name, text.encode())
     return folder / FIRST
+
+
+def figures(comparison: Comparison, more: Mapping[str, OwnPage]) -> dict[str, Panel]:
+    """Returns the figures of the summary, of the sections of the comparison and of own pages, by file name."""
+    found = {FIGURE: modes_figure.figure(comparison.scores)} if comparison else {}
+    found |= {own.name: own.figure for own in comparison.sections.values() if own.figure}
+    return found | {name: panel for own in more.values() for name, panel in own.figures.items()}
 
 
 def pages(
     chapters: Sequence[Chapter],
     records: Sequence[Record],
     command: str,
-    modes: Sequence[summary.Scores] = (),
+    comparison: Comparison = NOTHING,
     more: Mapping[str, OwnPage] | None = None,
 ) -> dict[str, str]:
     """Returns the pages of a folder by file name: the summary, the experiments, and the tables of the paper.
 
     Args:
-        modes: the comparison under the tuning protocol, which the summary begins with.
+        comparison: that under the tuning protocol, which the summary and the pages of its data sets begin with.
         more: pages of experiments with records of their own, by file name.
     """
     links = {chapter.section.title: _page(chapter) for chapter in chapters}
     more = more or {}
-    found = {FIRST: _summary(chapters, records, command, modes, more)} | {name: own.text for name, own in more.items()}
+    found = {FIRST: _summary(chapters, records, command, comparison, more)}
+    found |= {name: own.text for name, own in more.items()}
     paired = {each.data.experiment: summary.differences(each) for each in summary.collect(records)}
-    newer = modes_summary.pointers(modes, records)
+    said = remarks(records)
     for chapter in chapters:
         name = _name(chapter)
         title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
-        pointer = newer.get(name, modes_summary.OLDER if modes else "")
-        lines = [title, "", description, *(["", pointer] if pointer else []), *rest]
+        lines = [title, "", description, "", *earlier(name, rest, comparison, said.get(name, ""))]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
-    found[DISCLOSED] = "\n".join([*disclosed(chapters, records, modes, more), _made(command), ""])
+    found[DISCLOSED] = "\n".join([*disclosed(chapters, records, comparison, more), _made(command), ""])
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
     return found
+
+
+def earlier(name: str, lines: Sequence[str], comparison: Comparison, remark: str = "") -> list[str]:
+    """Returns what stands below the description of an experiment: its results under the protocol, the others folded."""
+    remark_lines = [remark, ""] if remark else []
+    if name not in comparison.sections:
+        return [*([_EARLIER, ""] if comparison else []), *remark_lines, *lines]
+    return [
+        comparison.sections[name].text,
+        "## Earlier runs, and the paper's settings",
+        "",
+        _EARLIER,
+        "",
+        *remark_lines,
+        '<details markdown="1">',
+        "<summary>All tables and figures of the earlier runs</summary>",
+        "",
+        *lines,
+        "</details>",
+        "",
+    ]
 
 
 def _summary(
     chapters: Sequence[Chapter],
     records: Sequence[Record],
     command: str,
-    modes: Sequence[summary.Scores],
+    comparison: Comparison,
     more: Mapping[str, OwnPage],
 ) -> str:
-    lines = [f"# {summary.TITLE}", "", *opening(records, modes, more), "## Pages", ""]
+    lines = [f"# {summary.TITLE}", "", *opening(records, comparison, more), "## Pages", ""]
     lines += [f"- [{chapter.section.title}]({_page(chapter)})" for chapter in chapters]
     lines += [f"- [{own.text.splitlines()[0].removeprefix('# ')}]({name})" for name, own in more.items()]
     lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
     return "\n".join([*lines, _made(command), ""])
 
 
-def opening(
-    records: Sequence[Record], modes: Sequence[summary.Scores], more: Mapping[str, OwnPage] | None = None
-) -> list[str]:
-    """Returns the summary below its title: one sentence, one table, one figure, losses, and what to keep in mind."""
+def opening(records: Sequence[Record], comparison: Comparison, more: Mapping[str, OwnPage] | None = None) -> list[str]:
+    """Returns the summary below its title: one sentence, one table, one figure, losses, detection and disclosures."""
     scores, more = summary.collect(records), more or {}
-    lines, lost = [], summary.losses(scores)
-    if modes:
-        lines += [modes_sentences.sentence(modes), "", *modes_summary.table(modes, records), ""]
-        lines += [modes_sentences.meaning(modes), "", f"{_CELLS} {_BY_ENTROPY} {_NO_NETWORK} {_COSTS} {_PROTOCOL}", ""]
-        lines += [f"![{modes_figure.figure(modes).alt}]({FIGURE})", "", modes_figure.CAPTION, ""]
-        lines += [*modes_sentences.headline(modes), *(f"- {own.remark}" for own in more.values() if own.remark), ""]
-        lines += ["## Where it loses", "", *modes_summary.losses(modes)]
-        lines += [*(line for own in more.values() for line in own.losses), ""]
-        lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}".rstrip(), ""]
-        lines += ['<details markdown="1">', "<summary>Their table, and where low rank loses in it</summary>", ""]
-    lines += [summary.headline(scores), ""]
+    if not comparison:
+        return _opening_of_earlier(scores)
+    modes = comparison.scores
+    small = [each for each in modes if each.data.experiment in modes_summary.UCI]
+    lines = [modes_sentences.sentence(modes), "", modes_sentences.KEY, ""]
+    lines += [*modes_summary.table([each for each in modes if each not in small], records), ""]
+    lines += _folded(_SMALL, [*modes_summary.table(small), ""]) if small else []
+    lines += [*modes_sentences.meaning(modes), f"- {_PROTOCOL}", ""]
+    lines += [f"![{modes_figure.figure(modes).alt}]({FIGURE})", "", modes_figure.CAPTION, ""]
+    lines += [
+        *modes_sentences.headline(modes, records),
+        *(f"- {own.remark}" for own in more.values() if own.remark),
+        "",
+    ]
+    lines += ["## Where it loses", "", "Where a paired 95 % interval excludes 0:", "", *modes_summary.losses(modes)]
+    lines += [*(line for own in more.values() for line in own.losses), ""]
+    means = Means(records)
+    detection = [main_pairs(means, modes, _DETECTING), paper_pairs(means), other_pairs(means)]
+    lines += ["## Out-of-distribution detection", "", *(line for each in detection if each for line in (each, ""))]
+    lines += ["## Disclosures", "", *(f"- {line}" for line in _disclosures(comparison, records)[:2]), ""]
+    lines += [f"[All disclosures]({DISCLOSED}): what had been seen when, what diverged, what was left out.", ""]
+    lines += ["## More", ""]
+    lines += [line for title, own in modes_sentences.folded(modes).items() for line in _folded(title, [*own, ""])]
+    return [*lines, *_folded("Earlier runs, older than the protocol", _opening_of_earlier(scores, folded=True))]
+
+
+def _opening_of_earlier(scores: Sequence[summary.Scores], folded: bool = False) -> list[str]:
+    """Returns the table of earlier runs and where low rank loses in it."""
+    lines = [*([_EARLIER, ""] if folded else []), summary.headline(scores), ""]
     if scores:
-        lines += [*summary.table(scores), "", _CELLS, ""]
-        where = "**Where low rank loses in earlier runs**" if modes else "## Where it loses"
-        lines += [where, "", *(lost or ["Nowhere beyond a paired 95 % interval."]), ""]
-    lines += ["</details>", ""] if modes else []
-    not_blind = f"**Disclosures.** Not everything was blind: [what was known when]({DISCLOSED}), data set by data set."
-    kept_in_mind = [*remarks(records), *([not_blind] if scores else ())]
-    lines += ["## Keep in mind", "", *(line for each in kept_in_mind for line in (each, ""))] if kept_in_mind else []
+        where = "**Where low rank loses in earlier runs**" if folded else "## Where it loses"
+        lines += [*summary.table(scores), "", _CELLS, "", where, ""]
+        lines += [*(summary.losses(scores) or ["Nowhere beyond a paired 95 % interval."]), ""]
     return lines
 
 
-def _only_earlier(scores: Sequence[summary.Scores], modes: Sequence[summary.Scores]) -> str:
-    """Returns which data sets the comparison under the protocol does not have."""
-    newer = {each.data.experiment for each in modes}
-    only = [each.data.title for each in scores if each.data.experiment not in newer]
-    return f"The newer comparison does not have these: {'; '.join(only)}." if only else ""
+def _folded(title: str, lines: Sequence[str]) -> list[str]:
+    return ['<details markdown="1">', f"<summary>{title}</summary>", "", *lines, "</details>", ""]
+
+
+def _disclosures(comparison: Comparison, records: Sequence[Record]) -> list[str]:
+    return modes_disclosures.disclosures(comparison.scores, comparison.before, comparison.final, records)
 
 
 def disclosed(
     chapters: Sequence[Chapter],
     records: Sequence[Record] = (),
-    modes: Sequence[summary.Scores] = (),
+    comparison: Comparison = NOTHING,
     more: Mapping[str, OwnPage] | None = None,
 ) -> list[str]:
     """Returns the lines of the page of disclosures."""
@@ -193,18 +226,26 @@ def disclosed(
         "What a sceptic should know about the results: which scores had been seen when settings were written, what "
         "diverged, what was left out."
     )
-    first = modes_sentences.disclosures(modes, records) if modes else []
-    every = (lead, *first, *summary.DISCLOSURES)
-    lines = ["# Disclosures", "", *(line for each in every for line in (each, ""))]
-    sections: dict[str, Sequence[str]] = {chapter.section.title: chapter.section.notes for chapter in chapters}
-    sections |= dict(own.disclosed for own in (more or {}).values()) | disclosures.SECTIONS
-    for title, notes in sections.items():
-        lines += [f"## {title}", "", *(f"- {note}" for note in notes), ""] if notes else []
-    return lines
+    lines = ["# Disclosures", "", lead, ""]
+    if comparison:
+        lines += ["## Under the tuning protocol", "", *(f"- {line}" for line in _disclosures(comparison, records)), ""]
+    own = {title: notes for title, notes in (page.disclosed for page in (more or {}).values()) if title}
+    lines += _disclosed_of(own | disclosures.SECTIONS if comparison else own)
+    lines += ["## Earlier runs", "", *(line for each in summary.DISCLOSURES for line in (each, ""))]
+    return [*lines, *_disclosed_of({chapter.section.title: chapter.section.notes for chapter in chapters}, "###")]
+
+
+def _disclosed_of(sections: Mapping[str, Sequence[str]], level: str = "##") -> list[str]:
+    return [
+        line
+        for title, notes in sections.items()
+        if notes
+        for line in (f"{level} {title}", "", *(f"- {note}" for note in notes), "")
+    ]
 
 
 def _made(command: str) -> str:
-    return f"Made from records by `{command}`; every number stands there, one line per run."
+    return f"Made by `{command}` from the records in that folder, one per run."
 
 
 def _name(chapter: Chapter) -> str:

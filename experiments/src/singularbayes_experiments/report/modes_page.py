@@ -10,48 +10,32 @@ import argparse
 import gzip
 import json
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from singularbayes_experiments.problems.modes import METHODS, SETS, ModesSet
-from singularbayes_experiments.records.record import Record, read
-from singularbayes_experiments.report.modes_rounds import choices_at_edges, incomplete
-from singularbayes_experiments.report.modes_sentences import pairs_of_care
-from singularbayes_experiments.report.modes_summary import collect
-from singularbayes_experiments.report.names import SIMPLE_NAMES
+from singularbayes_experiments.methods.protocol import paired
+from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, ModesSet
+from singularbayes_experiments.report.modes_rounds import choices_at_edges, incomplete, round_of_choice, runs_of
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import by_run, chosen, final_results, rounds_of
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
-    columns,
     data_sets,
     difference,
     name_of,
     newton_table,
     results,
     shown,
-    table,
-    table_of_many,
     verdicts,
 )
 
 ROOT = Path(__file__).parents[4]
 RECORDS = ROOT / "experiments" / "results"
 FOLDER = RECORDS / "modes"
-IMAGES = ("mnist", "fashion_mnist", "notmnist")  # out-of-distribution images
 PAGE = ROOT / "docs" / "mixture_results.md"
 _COMPARED = ("mixture_repeat", "mixture_repeat_anchored", "mixture_svd", "mixture_split", "low_rank", "full_rank")
-_WORDS = {
-    "toy": "RMSE, NLL and coverage of total 95 % intervals are of new points inside the range of the data; the ratio "
-    "is that of the interquartile range of functions outside to inside.",
-    "sst2": "Scores are of the 872 sentences of the dev set, which no choice has read.",
-    "beijing": "MAE and width in µg/m³; coverage and width are of 95 % intervals of the total variance. Guangzhou is "
-    "detected by the spread of draws; for the deterministic network, by its noise.",
-    "icu": "Means over five shifts, each a kind of care or other hospitals held out, and four seeds: ± is over these "
-    "runs, and so are the pairs.",
-}
 
 
 def verdict_table(lines: Sequence[dict]) -> str:
@@ -113,7 +97,9 @@ def scope(lines: Sequence[dict]) -> str:
     parts = [f"{len(there)} data sets have results, of {' or '.join(map(str, seeds))} seeds."]
     parts += [f"Two rounds of configurations: {', '.join(second) or 'none'}."]
     parts += [f"Three: {', '.join(third)}."] if third else []
-    parts += [_fewer_rounds(records, one, counted[one.name]) for one in tuned if counted[one.name] > 1]
+    once = [name_of(name) for name, one in data_sets().items() if one.rounds == 1]
+    parts += [f"One, though choices lay at edges: {', '.join(once)}."] if once else []
+    parts += _fewer_rounds(records, tuned, counted)
     for number, words in ((2, "second"), (3, "third")):
         names = ", ".join(name_of(one.name) for one in cut if one.rounds == number)
         parts += [f"A {words} round is planned, not complete, and does not count, on {names}."] if names else []
@@ -126,17 +112,18 @@ def _wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _fewer_rounds(records: dict, one: ModesSet, rounds: int) -> str:
-    """Returns the methods that have fewer rounds than the others."""
-    had = {
-        method: sum(chosen(records, one, method, number) is not None for number in range(1, rounds + 1))
-        for method in one.methods
-    }
-    parts = []
-    for number, words in ((1, "the first alone"), (2, "the first two alone")):
-        left = [METHODS[method].words for method, own in had.items() if own == number < rounds]
-        parts += [f"On {name_of(one.name)} these have {words}: {'; '.join(left)}."] if left else []
-    return " ".join(parts)
+def _fewer_rounds(records: dict, sets: Sequence[ModesSet], counted: Mapping[str, int]) -> list[str]:
+    """Returns the methods that have fewer rounds than the others, a sentence for all data sets on which they do."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in sets:
+        rounds = counted[one.name]
+        had = {method: round_of_choice(records, one, method) for method in one.methods}
+        for number in range(1, rounds):
+            left = "; ".join(METHODS[method].words for method, own in had.items() if own == number)
+            words = "the first round alone" if number == 1 else f"the first {number} rounds alone"
+            if left:
+                found.setdefault((words, left), []).append(name_of(one.name))
+    return [f"{', '.join(names)}: {words} for {left}." for (words, left), names in found.items()]
 
 
 def _uncounted(records: dict, one: ModesSet) -> str:
@@ -153,86 +140,28 @@ def _edges(records: dict) -> str:
     return f"Of {every} choices, {at} lie at an edge of some setting that was tried."
 
 
-def set_tables(lines: Sequence[dict]) -> str:
-    """Returns a section for every data set but the tables of UCI."""
-    done = [one for name, one in data_sets().items() if one.family != "uci" and results(lines, name, RIVAL)]
-    simple = [one for name in ("simple", "network") for one in read(RECORDS / f"{name}_detectors.jsonl")]
+def newton_rounds(records: dict) -> str:
+    """Returns how many configurations IVON and Adam had where that differs, and the difference after equal rounds."""
     parts = []
-    for one in done:
-        words = [_WORDS[one.name]] if one.name in _WORDS else []
-        rows = "\n".join([table(lines, one), *detector_rows(one, simple)])
-        title = name_of(one.name)
-        parts.append("\n\n".join([f"## {title[0].upper()}{title[1:]}", *words, rows]))
-    return "\n\n".join(parts)
-
-
-def detector_rows(one: ModesSet, simple: Sequence[Record]) -> list[str]:
-    """Returns rows of detectors that need no posterior, with their AUROC below those of the methods."""
-    experiment = one.name
-    places = {name: names[0].split("/")[0] for name, (names, _) in columns(one).items() if name.startswith("OOD ")}
-    rows = []
-    for method, words in SIMPLE_NAMES.items():
-        cells = {}
-        for column, place in places.items():
-            metrics = [each.metrics for each in simple if (each.experiment, each.method) == (experiment, method)]
-            named = (f"{place}/auroc_ood",) if place in IMAGES else ("auroc_ood",)
-            values = [each[name] for each in metrics for name in named if name in each]
-            if values:
-                error = f" ± {_decimals(float(np.std(values, ddof=1)) / len(values) ** 0.5)}" if len(values) > 1 else ""
-                cells[column] = f"{_decimals(float(np.mean(values)))}{error}"
-        if cells:
-            own = [words, "", "", *(cells.get(column, "") for column in columns(one)), ""]
-            rows.append(f"| {' | '.join(own)} |")
-    return rows
-
-
-def _decimals(value: float) -> str:
-    return f"{value:.3f}".removeprefix("0")
-
-
-def uci_table(lines: Sequence[dict]) -> str:
-    return table_of_many(
-        lines, [one for one in SETS.values() if one.family == "uci" and results(lines, one.name, RIVAL)]
-    )
-
-
-def shift_table(lines: Sequence[dict]) -> str:
-    """Returns the NLL of mixtures less the deep ensemble's for every shift of intensive care."""
-    shifts = [one for one in SETS.values() if one.family == "icu" and results(lines, one.name, RIVAL)]
-    if not shifts:
-        return "No shift of intensive care was run."
-    methods = [method for method in _COMPARED if any(results(lines, one.name, method) for one in shifts)]
-    rows = [
-        f"| held out | {' | '.join(METHODS[method].words for method in methods)} |",
-        f"|---|{'---|' * len(methods)}",
-    ]
-    for one in shifts:
-        found = [difference(lines, one.name, method) for method in methods]
-        cells = ["–" if each is None else shown(each, 3) for each in found]
-        rows.append(f"| {one.name.removeprefix('icu_')} | {' | '.join(cells)} |")
-    return "\n".join([*rows, "", *_pairs_of_care()])
-
-
-def _pairs_of_care() -> list[str]:
-    """Returns the table of intervals over all runs, over shift means and over seed means."""
-    heads = ["20 pairs of shift and seed", "5 shift means", "4 seed means"]
-    rows = [
-        f"| {METHODS[method].words} | {' | '.join(shown(each) for each in found)} |"
-        for method, found in pairs_of_care(collect(RECORDS))
-    ]
-    lead = (
-        "The pairs of all shifts are not independent: runs of a shift share its stays, and runs with one seed may "
-        "share their randomness. The same differences over the means of each shift, and of each seed:"
-    )
-    return [lead, "", f"| | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}", *rows]
+    for name in NEWTON_SETS:
+        one = SETS[name]
+        ours, adam = (round_of_choice(records, one, method) for method in ("ivon", "low_rank"))
+        if ours < adam:
+            choices = chosen(records, one, "ivon", ours), chosen(records, one, "low_rank", ours)
+            found = [
+                runs_of(records, one, method, each) for method, each in zip(("ivon", "low_rank"), choices, strict=True)
+            ]
+            seeds = sorted(found[0].keys() & found[1].keys())
+            alike = [[runs[seed] for seed in seeds] for runs in found]
+            finite = len(seeds) > 1 and np.isfinite(alike).all()
+            beside = f" (after equal rounds: {shown(paired(*alike))})" if finite else ""
+            parts.append(f"{ours * one.per_round} against {adam * one.per_round} on {name_of(name)}{beside}")
+    return _wrapped(f"Configurations of IVON against those of Adam, where it had fewer: {'; '.join(parts)}.")
 
 
 BLOCKS: dict[str, Callable[[Sequence[dict]], str]] = {
     "modes: verdicts": verdict_table,
     "modes: lead": lead,
-    "modes: sets": set_tables,
-    "modes: shifts": shift_table,
-    "modes: uci": uci_table,
     "modes: ivon": newton_table,
 }
 
@@ -240,7 +169,10 @@ BLOCKS: dict[str, Callable[[Sequence[dict]], str]] = {
 def filled(page: str, lines: Sequence[dict]) -> str:
     """Returns the page with what the records say between `<!-- name -->` and `<!-- end -->`."""
     final = final_results(lines)
-    blocks = {name: make(final) for name, make in BLOCKS.items()} | {"modes: scope": scope(lines)}
+    blocks = {name: make(final) for name, make in BLOCKS.items()} | {
+        "modes: scope": scope(lines),
+        "modes: ivon rounds": newton_rounds(by_run(lines)),
+    }
     for name, text in blocks.items():
         before, rest = page.split(f"<!-- {name} -->\n")
         _, after = rest.split("\n<!-- end -->", 1)

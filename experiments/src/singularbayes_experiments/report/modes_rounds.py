@@ -1,10 +1,13 @@
 """Rounds of the comparison of mixtures that the tables do not show: those that do not count, and earlier choices."""
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from singularbayes_experiments.methods.protocol import edges
 from singularbayes_experiments.problems.modes import SECOND, ModesSet
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
+from singularbayes_experiments.report.summary import Earlier
 from singularbayes_experiments.runs.modes_records import RESULTS, Records, choices, chosen, rounds_of
 
 
@@ -20,17 +23,28 @@ def incomplete(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[
     return found
 
 
-def given_up(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, float]:
-    """Returns the least mean NLL of choices of earlier rounds, where the last choice has a higher one on test data."""
+def given_up(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, Earlier]:
+    """Returns the choice of an earlier round that is better on test data than the one that validation took after it.
+
+    Of several such choices of a method it is the one with the least mean NLL.
+    """
     last = choices(records, one)
-    found: dict[str, float] = {}
+    found: dict[str, Earlier] = {}
     for method in methods:
-        own = _nll(records, one, method, last.get(method))
-        names = {chosen(records, one, method, number) for number in range(1, rounds_of(records, one))}
-        earlier = [nll for name in names - {last.get(method)} if (nll := _nll(records, one, method, name)) is not None]
-        if own is not None and earlier and min(earlier) < own:
-            found[method] = min(earlier)
+        own = runs_of(records, one, method, last.get(method))
+        for number in range(1, rounds_of(records, one)):
+            runs = runs_of(records, one, method, chosen(records, one, method, number))
+            least = found[method].mean if method in found else _mean(own) if own else -math.inf
+            if runs and _mean(runs) < least:
+                found[method] = Earlier(number, runs)
     return found
+
+
+def round_of_choice(records: Records, one: ModesSet, method: str) -> int:
+    """Returns how many rounds of tuning a method's choice is from: those that count, or fewer where it had fewer."""
+    counted = rounds_of(records, one)
+    had = [number for number in range(1, counted + 1) if chosen(records, one, method, number) is not None]
+    return max(had, default=0)
 
 
 def choices_at_edges(records: Records, one: ModesSet) -> tuple[int, int]:
@@ -49,5 +63,14 @@ def choices_at_edges(records: Records, one: ModesSet) -> tuple[int, int]:
 
 
 def _nll(records: Records, one: ModesSet, method: str, name: str | None) -> float | None:
-    nll = [run["nll"] for key, run in records.items() if key[:4] == (one.name, RESULTS, method, name)]
-    return sum(nll) / len(nll) if name and nll else None
+    runs = runs_of(records, one, method, name)
+    return _mean(runs) if runs else None
+
+
+def runs_of(records: Records, one: ModesSet, method: str, name: str | None) -> dict[Any, float]:
+    """Returns the NLL of the results of a configuration by seed."""
+    return {key[4]: run["nll"] for key, run in records.items() if name and key[:4] == (one.name, RESULTS, method, name)}
+
+
+def _mean(runs: Mapping[Any, float]) -> float:
+    return sum(runs.values()) / len(runs)

@@ -4,21 +4,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from singularbayes_experiments.problems.modes import IMAGES, SETS, SHIFTS
+from singularbayes_experiments.problems.modes import SETS, SHIFTS
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report.modes_rounds import choices_at_edges, given_up, incomplete
-from singularbayes_experiments.report.names import SIMPLE
-from singularbayes_experiments.report.summary import DataSet, Scores, head, shown_mean, verdicts
+from singularbayes_experiments.report.detectors import best_without_network
+from singularbayes_experiments.report.modes_rounds import choices_at_edges, given_up, incomplete, round_of_choice
+from singularbayes_experiments.report.summary import DataSet, Scores, head, shown_mean, signed, verdicts
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import CARE, RESULTS, by_run, final_results
 from singularbayes_experiments.runs.modes_tables import cost, name_of
 
 UCI = tuple(name for name, one in SETS.items() if one.family == "uci")
-_OLDER = "The runs on this page are older than the [tuning protocol](../protocol.md)."
-OLDER = f"{_OLDER} Under it, nothing on this page was run again."
-DAGGER = "‡ would change with a round that was not completed and so does not count, see below."
+DAGGER = "‡: a further round of tuning was begun and not completed, so it does not count; it would change this number."
+SECTION_MARK = "§: chosen from fewer rounds of tuning than the other methods of its row."
 FOLDER = "modes"  # of the records, beside those of other experiments
 METHODS = {
     "deterministic": "deterministic",
@@ -28,14 +25,8 @@ METHODS = {
     "mixture_repeat": "mixture of 5",
     "mixture_svd": "SVD-initialised mixture of 5",
 }
-SIMPLE_WORDS = {
-    "more_pixels": "non-zero pixels",
-    "fewer_pixels": "non-zero pixels",
-    "text_length": "length",
-    "word_rarity": "rare words",
-    "dew_point": "dew point",
-    "input_distance": "distance of inputs",
-}
+OURS = ("mixture_repeat", "mixture_svd", "low_rank")
+RIVALS = ("deep_ensemble", "full_rank", "deterministic")
 
 
 def _data_set(name: str, *columns: Any) -> DataSet:
@@ -45,7 +36,7 @@ def _data_set(name: str, *columns: Any) -> DataSet:
 _SETS = (
     _data_set("sst2", "nll", "ag_news/auroc_ood_mi"),
     _data_set("beijing", "nll", "guangzhou/auroc_ood_epistemic"),
-    _data_set("icu", "nll", "held_out_care/auroc_ood_mi"),
+    _data_set("icu", "nll", "held_out_care/auroc_ood_mi", 4),
     _data_set("cnn", "nll", "mnist/auroc_ood_mi", 4),
     _data_set("mnist", "nll", "fashion_mnist/auroc_ood_mi", 4),
     _data_set("fashion_mnist", "nll", "mnist/auroc_ood_mi", 4),
@@ -63,12 +54,16 @@ _SETS = (
 
 
 def collect(folder: Path) -> list[Scores]:
-    """Returns the scores of every data set under a folder of results; none where that comparison is not there.
+    """Returns the scores of every data set under a folder of results; none where that comparison is not there."""
+    return scores_of(read_lines([folder / FOLDER]))
+
+
+def scores_of(every: Sequence[dict]) -> list[Scores]:
+    """Returns the scores of every data set from the lines of all runs.
 
     A data set needs results of the deep ensemble and of the mixture that is compared with it. A method whose
     configurations all diverged has no runs; one that was not run is not among the methods.
     """
-    every = read_lines([folder / FOLDER])
     records, final = by_run(every), final_results(every)
     found = []
     for data in _SETS:
@@ -89,6 +84,7 @@ def collect(folder: Path) -> list[Scores]:
                     given_up(records, tuned, tuple(METHODS)) if several else {},
                     {name: cost(final, data.experiment, name) for name in METHODS if runs.get(name)},
                     choices_at_edges(records, tuned),
+                    {name: round_of_choice(records, tuned, name) for name in METHODS if runs.get(name)},
                 )
             )
     return found
@@ -100,8 +96,18 @@ def _record(data: DataSet, one: dict) -> Record:
     return Record(data.experiment, one["method"], one["seed"], {}, scores, size, 0.0, versions={}, machine={})
 
 
-def count_sides(scores: Sequence[Scores], method: str) -> str:
-    found = verdicts(scores, method, "deep_ensemble")
+def page_of(data: DataSet) -> str:
+    """Returns the page of a data set; the tables of UCI share one."""
+    return "uci.md" if data.experiment in UCI else data.page()
+
+
+def is_smaller(scores: Scores) -> bool:
+    """Whether a mixture has fewer parameters than the deep ensemble."""
+    return scores.parameters["mixture_repeat"] < scores.parameters["deep_ensemble"]
+
+
+def count_sides(scores: Sequence[Scores], method: str, rival: str = "deep_ensemble") -> str:
+    found = verdicts(scores, method, rival)
     better, level, worse = (len(found[side]) for side in ("better", "level", "worse"))
     return f"better on {better}, level on {level} and worse on {worse}"
 
@@ -116,64 +122,33 @@ def is_marked(scores: Scores, method: str) -> bool:
     return method in lower or (best and bool(lower))
 
 
-def table(scores: Sequence[Scores], records: Sequence[Record] = ()) -> list[str]:
+def has_fewer_rounds(scores: Scores, method: str) -> bool:
+    return scores.rounds.get(method, 0) < max(scores.rounds.values(), default=0)
+
+
+def table(scores: Sequence[Scores], records: Sequence[Record] = (), links: bool = True) -> list[str]:
     """Returns the lines of the table; a method with no runs had only configurations that diverged.
 
     The last column is the AUROC-OOD of the best detector that needs no network, among the simple records.
     """
-    simple = {each.data.experiment: simple_detector(each.data, records) for each in scores}
+    simple = {each.data.experiment: best_without_network(each.data.experiment, records) for each in scores}
     last = ["no network"] if any(simple.values()) else []
     lines = head([*METHODS.values(), *last])
     for each in scores:
-        cells = [each.data.title, *(cell(each, name) for name in METHODS)]
-        lines.append(f"| {' | '.join([*cells, *([simple[each.data.experiment] or '–'] if last else [])])} |")
+        title = f"[{each.data.title}]({page_of(each.data)})" if links else each.data.title
+        labels = [title, *(["AUROC-OOD"] if each.data.ood else []), "parameters"]
+        cells = ["<br>".join(labels), *(cell(each, name) for name in METHODS)]
+        name, auroc = simple[each.data.experiment] or ("", 0.0)
+        beside = f"{name}<br>{auroc:.3f}" if name else "–"
+        lines.append(f"| {' | '.join([*cells, *([beside] if last else [])])} |")
     return lines
-
-
-def simple_detector(data: DataSet, records: Sequence[Record]) -> str:
-    """Returns the name and the AUROC-OOD of the best detector without a network on the pair of a data set."""
-    start = data.ood.split("/")[0] + "/" if data.ood.split("/")[0] in IMAGES else ""
-    metric = f"{start}auroc_ood"
-    found = {
-        SIMPLE_WORDS[one.method]: one.metrics[metric]
-        for one in records
-        if (one.experiment, one.preset) == (data.experiment, SIMPLE)
-        and one.method in SIMPLE_WORDS
-        and metric in one.metrics
-    }
-    name = max(found, key=lambda each: found[each], default="")
-    return f"{name}<br>{found[name]:.3f}" if name else ""
-
-
-def pointers(scores: Sequence[Scores], records: Sequence[Record] = ()) -> dict[str, str]:
-    """Returns what the pages of older runs say about this comparison, by experiment; that of UCI has nine data sets."""
-    found = {each.data.experiment: pointer(each, records) for each in scores}
-    tables = [each for each in scores if each.data.experiment in UCI]
-    if tables:
-        counts = "; ".join(f"{METHODS[name]} {count_sides(tables, name)}" for name in ("mixture_repeat", "mixture_svd"))
-        found["uci"] = (
-            f"{_OLDER} Under it, with other settings, the NLL on these {len(tables)} data sets against the deep "
-            f"ensemble's is: {counts}. [All methods](../mixture_results.md#uci)."
-        )
-    return found
-
-
-def pointer(scores: Scores, records: Sequence[Record] = ()) -> str:
-    """Returns what the page of older runs of the same data set says about this comparison, and of simple detectors."""
-    means = {name: scores.values(name, scores.data.nll) for name in METHODS}
-    shown = [f"{np.mean(nll):.{scores.data.decimals}f} ({METHODS[name]})" for name, nll in means.items() if nll]
-    name, _, auroc = simple_detector(scores.data, records).partition("<br>")
-    simple = f" Without any network ({name}), the main out-of-distribution set is detected with an AUROC of {auroc}."
-    return (
-        f"{_OLDER} Under it, with other settings, the NLL is {', '.join(shown)}: [all methods](../mixture_results.md)."
-    ).replace(" -", " −") + simple * bool(name)
 
 
 def cell(scores: Scores, method: str) -> str:
     """Returns the scores of a method, "diverged" or "not run"."""
     if scores.runs.get(method):
         lines = scores.cell(method).split("<br>")
-        lines[0] += "\u00a0‡" * is_marked(scores, method)
+        lines[0] += "\u00a0‡" * is_marked(scores, method) + "\u00a0§" * has_fewer_rounds(scores, method)
         alone = scores.values(method, scores.data.by_total) if scores.data.ood else []
         if method == "deterministic" and alone:  # it has no mutual information
             lines.insert(1, f"{shown_mean(alone, 3, bold=False)}\u00a0(H)")
@@ -182,14 +157,15 @@ def cell(scores: Scores, method: str) -> str:
 
 
 def losses(scores: Sequence[Scores]) -> list[str]:
-    """Returns a line per method of ours and rival: where its NLL is higher, and where its AUROC-OOD is lower."""
+    """Returns a line per method of ours and rival that loses: where its NLL is higher, where its AUROC-OOD is lower."""
     lines = []
-    ours = ("mixture_repeat", "mixture_svd", "low_rank")
-    for rival, methods in {"deep_ensemble": ours, "full_rank": ours, "deterministic": ("low_rank",)}.items():
-        for method in methods:
-            nll, ood = (_lost(scores, method, rival, kind) for kind in ("nll", "ood"))
-            shown = f"NLL {', '.join(nll) or 'nowhere'}; AUROC-OOD {', '.join(ood) or 'nowhere'}"
-            lines.append(f"- {METHODS[method]} against {METHODS[rival]}: {shown}")
+    for method in OURS:
+        for rival in RIVALS:
+            parts = []
+            for kind, words in (("nll", "higher NLL"), ("ood", "lower AUROC-OOD")):
+                found = _lost(scores, method, rival, kind)  # type: ignore[arg-type]
+                parts += [f"{words} on {', '.join(found)}"] if found else []
+            lines += [f"- {METHODS[method]} against {METHODS[rival]}: {'; '.join(parts)}"] if parts else []
     return lines
 
 
@@ -199,6 +175,5 @@ def _lost(scores: Sequence[Scores], method: str, rival: str, kind: Literal["nll"
         metric, decimals = (each.data.nll, each.data.decimals) if kind == "nll" else (each.data.ood, 3)
         found = each.difference(method, rival, metric) if metric else None
         if found is not None and (found.low > 0 if kind == "nll" else found.high < 0):
-            mean = f"{found.mean:+.{decimals}f}".replace("-", "−")
-            shown.append(f"{each.data.title} {mean}")
+            shown.append(f"{each.data.title} ({signed(found.mean, decimals)})")
     return shown

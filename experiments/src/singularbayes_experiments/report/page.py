@@ -2,18 +2,20 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from markdown_it import MarkdownIt
 
-from singularbayes_experiments.records.files import replace
+from singularbayes_experiments.records import files
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, index, markdown_page, modes_figure
+from singularbayes_experiments.report import against, index, markdown_page
 from singularbayes_experiments.report.chapters import Chapter
-from singularbayes_experiments.report.picture import with_own_ids
-from singularbayes_experiments.report.summary import TITLE, Scores
+from singularbayes_experiments.report.modes_section import Comparison
+from singularbayes_experiments.report.picture import Panel, with_own_ids
+from singularbayes_experiments.report.summary import TITLE
 from singularbayes_experiments.report.table_latex import PACKAGES, latex
 from singularbayes_experiments.report.templates import environment
 
@@ -40,59 +42,69 @@ def results(command: str) -> Head:
 
 @dataclass(frozen=True)
 class Opening:
-    """What the page begins with: the summary of the site, in Markdown, and pages of other experiments.
+    """What the page begins with: the summary of the site, in Markdown, and what its pages have beside their chapters.
 
     Args:
-        figures: SVG by the name of the file that the Markdown shows.
-        pages: Markdown by name; a link to `name.md` becomes one to that part of the page.
+        figures: by the name of the file that the Markdown shows.
+        pages: Markdown of whole pages by name; a link to `name.md` becomes one to that part of the page.
+        sections: Markdown that the chapter of an experiment begins with; its other parts are folded then.
     """
 
     summary: str
-    figures: Mapping[str, str] = field(default_factory=dict)
-    pages: Mapping[str, str] | None = None
+    figures: Mapping[str, Panel] = field(default_factory=dict)
+    pages: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)
 
 
 def opening(
     made: Sequence[Chapter],
     records: Sequence[Record],
-    modes: Sequence[Scores],
+    comparison: Comparison,
     more: Mapping[str, markdown_page.OwnPage],
 ) -> Opening:
     """Returns the summary that the site has, and pages of experiments with records of their own, and disclosures."""
-    text = [f"# {TITLE}", "", *markdown_page.opening(records, modes, more)]
+    text = [f"# {TITLE}", "", *markdown_page.opening(records, comparison, more)]
     pages = {name.removesuffix(".md"): own.text for name, own in more.items()}
-    pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(markdown_page.disclosed(made, records, modes, more))
-    figures = {markdown_page.FIGURE: modes_figure.figure(modes).svg}
-    for own in more.values():
-        figures |= {name: with_own_ids(panel.svg, Path(name).stem) for name, panel in own.figures.items()}
-    return Opening("\n".join(text), figures, pages)
+    disclosed = markdown_page.disclosed(made, records, comparison, more)
+    pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(disclosed)
+    figures = {
+        name: replace(panel, svg=with_own_ids(panel.svg, Path(name).stem))
+        for name, panel in markdown_page.figures(comparison, more).items()
+    }
+    sections = {name: own.text for name, own in comparison.sections.items()}
+    return Opening("\n".join(text), figures, pages, sections)
 
 
-def html(text: str, known: Sequence[str], figures: Mapping[str, str] | None = None) -> str:
+def html(text: str, known: Sequence[str], figures: Mapping[str, Panel] | None = None) -> str:
     """Returns Markdown as HTML: links to known pages lead to their part of the page, others are plain text.
 
-    >>> html("[a](mnist.md), [b](../protocol.md)", ["mnist"])
-    '<p><a href="#mnist">a</a>, b</p>\\n'
+    >>> html("[a](mnist.md), [b](../protocol.md), [c](#rounds)", ["mnist"])
+    '<p><a href="#mnist">a</a>, b, c</p>\\n'
     """
 
     def linked(match: re.Match) -> str:
         words, name = match[1], match[2].removesuffix(".md")
         return f"[{words}](#{name})" if name in known else words
 
-    text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#]+\.md)(?:#[^)]*)?\)", linked, text)
+    def shown(match: re.Match) -> str:
+        panel = (figures or {})[match[1]]
+        words = escape(panel.alt, quote=True)
+        return f'<figure><div class="panel" role="img" aria-label="{words}">{panel.svg}</div></figure>'
+
+    text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#]+\.md|)(?:#[^)]*)?\)", linked, text)
     made = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
-    shown = figures or {}
-    return re.sub(r'<p><img src="([^"]*)"[^>]*/?></p>', lambda found: f"<figure>{shown[found[1]]}</figure>", made)
+    return re.sub(r'<p><img src="([^"]*)"[^>]*/?></p>', shown, made)
 
 
 def render(made: Sequence[Chapter], head: Head, opening: Opening | None = None) -> str:
     """Returns the page."""
-    pages = dict(opening.pages or {}) if opening else {}
-    known = [*(chapter.section.experiment for chapter in made), *pages]
+    opening = opening or Opening("")
+    known = [*(chapter.section.experiment for chapter in made), *opening.pages]
     names: dict[str, Any] = {
-        "opening": html(opening.summary, known, opening.figures) if opening else "",
-        "pages": {name: html(text, known, opening.figures if opening else None) for name, text in pages.items()},
-        "titles": {name: text.splitlines()[0].removeprefix("# ") for name, text in pages.items()},
+        "opening": html(opening.summary, known, opening.figures),
+        "pages": {name: html(text, known, opening.figures) for name, text in opening.pages.items()},
+        "sections": {name: html(text, known, opening.figures) for name, text in opening.sections.items()},
+        "titles": {name: text.splitlines()[0].removeprefix("# ") for name, text in opening.pages.items()},
     }
     names |= {"chapters": made, "head": head, "entries": index.make_entries(made), "index": index, "against": against}
     return environment().get_template("page.html.j2").render(names)
@@ -112,7 +124,7 @@ def tex(made: Sequence[Chapter]) -> str:
 def write(made: Sequence[Chapter], folder: Path, head: Head, opening: Opening | None = None) -> Path:
     """Writes the page and the tables into a folder and returns the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    replace(folder / LATEX, tex(made).encode())
+    files.replace(folder / LATEX, tex(made).encode())
     text = markdown_page.render(made, head.title, head.command)
-    replace(folder / MARKDOWN, text.encode())
-    return replace(folder / PAGE, render(made, head, opening).encode())
+    files.replace(folder / MARKDOWN, text.encode())
+    return files.replace(folder / PAGE, render(made, head, opening).encode())

@@ -5,7 +5,7 @@ Every number is computed from records. Differences are paired over seeds; bold n
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -65,8 +65,20 @@ DATA_SETS = (
     DataSet("cnn", "CNN (Fashion-MNIST)", "nll", "mnist/auroc_ood_mi", 4),
     DataSet("sst2", "SST-2", "nll", "auroc_ood_mi"),
     DataSet("beijing", "Beijing PM2.5", "nll_total", "auroc_ood_epistemic"),
-    DataSet("icu", "intensive care", "nll", "auroc_ood_mi"),
+    DataSet("icu", "intensive care", "nll", "auroc_ood_mi", 4),
 )
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The results of the configuration that an earlier round of tuning had chosen: its NLL by seed."""
+
+    round: int
+    nll: Mapping[Any, float]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(list(self.nll.values())))
 
 
 @dataclass(frozen=True)
@@ -74,18 +86,20 @@ class Scores:
     """The scores of all methods on one data set, run by run.
 
     Args:
-        incomplete: the NLL of a method in a round that does not count; given_up: in an earlier round, whose choice
-            validation gave up for one that is worse on test data.
+        incomplete: the NLL of a method in a round that does not count.
+        given_up: an earlier choice of a method that validation gave up for one that is worse on test data.
         cost: the multiplications of a method's training as a multiple of the deterministic network's.
         at_edge: how many choices lie at an edge of what was tried, and how many there are.
+        rounds: how many rounds of tuning a method's choice is from.
     """
 
     data: DataSet
-    runs: Mapping[str, Mapping[Any, Record]]  # method → what pairs runs (seed and shift) → record
+    runs: Mapping[str, Mapping[Any, Record]]  # method → seed → record
     incomplete: Mapping[str, float] = field(default_factory=dict)
-    given_up: Mapping[str, float] = field(default_factory=dict)
+    given_up: Mapping[str, Earlier] = field(default_factory=dict)
     cost: Mapping[str, float] = field(default_factory=dict)
     at_edge: tuple[int, int] = (0, 0)
+    rounds: Mapping[str, int] = field(default_factory=dict)
 
     def values(self, method: str, metric: str) -> list[float]:
         """Returns a metric of all runs of a method; none where some lack it."""
@@ -125,7 +139,7 @@ class Scores:
             lines.append(shown_mean(ood, 3, self.best(self.data.ood, higher=True) == method))
         first = next(iter(self.runs[method].values()))
         stored = first.parameters if first.stored is None else first.stored
-        return "<br>".join([*lines, f"{stored:,}"])
+        return "<br>".join([*lines, short_count(stored)])
 
     @cached_property
     def parameters(self) -> dict[str, int]:
@@ -138,13 +152,21 @@ def collect(records: Sequence[Record]) -> list[Scores]:
     """Returns the scores of every data set that has tuned runs of two methods or more."""
     found = []
     for data in DATA_SETS:
-        runs: dict[str, dict[Any, Record]] = {}
+        runs: dict[str, dict[Any, list[Record]]] = {}
         for one in records:
             if one.experiment == data.experiment and one.preset == "chosen" and one.method in METHODS:
-                runs.setdefault(one.method, {})[one.seed, one.settings.get("shift")] = one
+                runs.setdefault(one.method, {}).setdefault(one.seed, []).append(one)
         if len(runs) > 1:
-            found.append(Scores(data, runs))
+            means = {name: {seed: _mean(own) for seed, own in seeds.items()} for name, seeds in runs.items()}
+            found.append(Scores(data, means))
     return found
+
+
+def _mean(records: Sequence[Record]) -> Record:
+    """Returns the first record with the means of the metrics of all, which are the shifts of one seed."""
+    values = {name: [one.metrics.get(name) for one in records] for name in records[0].metrics}
+    means = {name: float(np.mean(every)) for name, every in values.items() if None not in every}  # type: ignore[arg-type]
+    return replace(records[0], metrics=means)
 
 
 def headline(scores: Sequence[Scores]) -> str:
@@ -173,6 +195,7 @@ def losses(scores: Sequence[Scores]) -> list[str]:
     lines = []
     for ours, theirs in (
         ("low_rank_ensemble", "deep_ensemble"),
+        ("low_rank", "deep_ensemble"),
         ("low_rank", "deterministic"),
         ("low_rank", "full_rank"),
     ):
@@ -180,10 +203,9 @@ def losses(scores: Sequence[Scores]) -> list[str]:
             for metric, name, sign in ((each.data.nll, "NLL", 1), (each.data.ood, "AUROC-OOD", -1)):
                 found = each.difference(ours, theirs, metric) if metric else None
                 if found and (found.low > 0 if sign > 0 else found.high < 0):
-                    shown = f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]".replace("-", "−")
                     lines.append(
                         f"- [{each.data.title}]({each.data.page()}): {METHODS[ours]} against {METHODS[theirs]}, {name} "
-                        f"{shown}"
+                        f"{shown_interval(found)}"
                     )
     return lines
 
@@ -203,9 +225,8 @@ def differences(scores: Scores) -> list[str]:
 def _difference(found: Paired | None, decimals: int, sign: int) -> str:
     if found is None:
         return "–"
-    shown = f"{found.mean:+.{decimals}f} [{found.low:+.{decimals}f}, {found.high:+.{decimals}f}]".replace("-", "−")
     word = " better" if max(sign * found.low, sign * found.high) < 0 else ""
-    return shown + (" worse" if min(sign * found.low, sign * found.high) > 0 else word)
+    return shown_interval(found, decimals) + (" worse" if min(sign * found.low, sign * found.high) > 0 else word)
 
 
 def table(scores: Sequence[Scores], methods: Sequence[str] = tuple(METHODS), folder: str = "") -> list[str]:
@@ -216,6 +237,36 @@ def table(scores: Sequence[Scores], methods: Sequence[str] = tuple(METHODS), fol
         cells = [f"[{each.data.title}]({folder}{each.data.page()})", *(each.cell(name) for name in shown)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def short_count(parameters: int) -> str:
+    """Returns a number of parameters in thousands or millions.
+
+    >>> short_count(7_203), short_count(36_015), short_count(1_229_050)
+    ('7,203', '36 k', '1.2 M')
+    """
+    if parameters < 10_000:
+        return f"{parameters:,}"
+    return f"{parameters / 1e6:.1f} M" if parameters >= 1e6 else f"{parameters / 1e3:.0f} k"
+
+
+def signed(value: float, decimals: int = 3) -> str:
+    """Returns a number with its sign.
+
+    >>> signed(-0.0123), signed(0.5, 1)
+    ('−0.012', '+0.5')
+    """
+    return f"{value:+.{decimals}f}".replace("-", "−")
+
+
+def shown_interval(found: Paired, decimals: int = 3) -> str:
+    """Returns a paired difference with its 95 % interval.
+
+    >>> shown_interval(Paired(-0.02, -0.03, -0.01))
+    '−0.020 [−0.030, −0.010]'
+    """
+    mean, low, high = (signed(value, decimals) for value in (found.mean, found.low, found.high))
+    return f"{mean} [{low}, {high}]"
 
 
 def head(names: Sequence[str]) -> list[str]:

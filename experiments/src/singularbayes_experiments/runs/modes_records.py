@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.modes import METHODS, RESULT_SEEDS, SETS, SHIFTS, TUNING_SEEDS, ModesSet
+from singularbayes_experiments.problems.modes import RESULT_SEEDS, SETS, SHIFTS, TUNING_SEEDS, ModesSet
 from singularbayes_experiments.problems.modes_grids import configurations
 
 TUNING, RESULTS = "tuning", "results"
@@ -63,8 +63,8 @@ def final_results(lines: Sequence[dict]) -> list[dict]:
     """Returns the results of the configurations that are chosen in the end, one for each method and data set.
 
     A method whose configurations all diverged has one line with the stage `FAILED`; one that was not run has none.
-    Results of five shifts of intensive care are there once more as those of one data set, whose seeds are shift and
-    seed.
+    Results of the five shifts of intensive care are there once more as those of one data set: the means over shifts,
+    seed by seed.
     """
     records, kept = by_run(lines), []
     runs: dict[tuple, list[dict]] = {}  # all seeds of a configuration
@@ -79,10 +79,20 @@ def final_results(lines: Sequence[dict]) -> list[dict]:
 
 
 def _all_shifts(lines: Sequence[dict]) -> list[dict]:
+    """Returns a line per method and seed that all shifts have, with the means of its scores over shifts."""
+    names = [f"{CARE}_{shift}" for shift in SHIFTS]
+    runs = {(one["method"], one["seed"], one["set"]): one for one in lines if one["stage"] == RESULTS}
     found = []
-    for method in METHODS:
-        care = [one for one in lines if one["stage"] == RESULTS and one["set"].startswith(f"{CARE}_")]
-        runs = [one for one in care if one["method"] == method]
-        if {one["set"] for one in runs} == {f"{CARE}_{shift}" for shift in SHIFTS}:
-            found += [one | {"set": CARE, "seed": f"{one['set'].removeprefix('icu_')} {one['seed']}"} for one in runs]
+    for method, seed in dict.fromkeys(key[:2] for key in runs):
+        own = [runs.get((method, seed, name)) for name in names]
+        if all(own):
+            found.append({**_mean([one for one in own if one]), "set": CARE})
     return found
+
+
+def _mean(lines: Sequence[dict]) -> dict:
+    """Returns the first line with the mean of every score that all lines have; sizes are those of the first."""
+    shared = [
+        name for name, value in lines[0].items() if isinstance(value, float) and all(name in one for one in lines)
+    ]
+    return lines[0] | {name: float(np.mean([one[name] for one in lines])) for name in shared}

@@ -105,7 +105,7 @@ def shown(found: protocol.Paired, decimals: int = 4) -> str:
     """Returns a difference with its interval, and whether it is better or worse.
 
     >>> shown(protocol.Paired(-0.02, -0.03, -0.01))
-    '−.0200 [−.0300, −.0100] better'
+    '−0.0200 [−0.0300, −0.0100] better'
     """
     mean, low, high = (_short(value, decimals, sign=True) for value in (found.mean, found.low, found.high))
     return f"{mean} [{low}, {high}]{_verdict(found)}"
@@ -212,5 +212,4 @@ def _mean(values: Sequence[float], decimals: int) -> str:
 
 def _short(value: float, decimals: int, sign: bool = False) -> str:
     text = f"{value:+.{decimals}f}" if sign else f"{value:.{decimals}f}"
-    text = text.replace("-", "−")
-    return text.replace("0.", ".", 1) if abs(value) < 1 else text
+    return text.replace("-", "−")

@@ -1,0 +1,309 @@
+"""What the page of a data set begins with: its results under the tuning protocol, and the settings that were chosen."""
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from singularbayes_experiments.methods.protocol import edges
+from singularbayes_experiments.problems.modes import METHODS, SETS, SHIFTS, ModesSet
+from singularbayes_experiments.problems.modes_grids import configurations
+from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report import modes_figure
+from singularbayes_experiments.report.detectors import ONE_SEED, Means, best_without_network, other_pairs_table
+from singularbayes_experiments.report.modes_rounds import round_of_choice
+from singularbayes_experiments.report.modes_sentences import pairs_of_care
+from singularbayes_experiments.report.modes_summary import FOLDER, UCI, count_sides, scores_of
+from singularbayes_experiments.report.modes_summary import METHODS as SUMMARY
+from singularbayes_experiments.report.names import SIMPLE, SIMPLE_NAMES
+from singularbayes_experiments.report.picture import Panel
+from singularbayes_experiments.report.summary import Scores, head, shown_interval, shown_mean
+from singularbayes_experiments.runs.claimed_work import read_lines
+from singularbayes_experiments.runs.modes_records import CARE, DIVERGED, Records, by_run, choices, final_results
+from singularbayes_experiments.runs.modes_tables import (
+    RIVAL,
+    columns,
+    data_sets,
+    difference,
+    name_of,
+    results,
+    shown,
+    table,
+    table_of_many,
+)
+
+_IMAGES = ("mnist", "fashion_mnist", "notmnist")  # out-of-distribution images
+_WORDS = {
+    "toy": "RMSE, NLL and coverage of total 95 % intervals are of new points inside the range of the data; the ratio "
+    "is that of the interquartile range of functions outside to inside.",
+    "sst2": "Scores are of the 872 sentences of the dev set, which no choice has read.",
+    "beijing": "MAE and width in µg/m³; coverage and width are of 95 % intervals of the total variance. Guangzhou is "
+    "detected by the spread of draws; for the deterministic network, by its noise.",
+    "icu": "Means over five shifts: each of four kinds of care held out, and other hospitals (eICU). Parameters are "
+    "those of the first shift; the networks for eICU have fewer inputs.",
+}
+_NOTE = (
+    "±: the standard error over seeds. Better, worse: the 95 % interval of the paired difference over seeds excludes "
+    "0. Cost: the multiplications of training as a multiple of the deterministic network's. OOD: the AUROC by mutual "
+    "information, of the deterministic network by entropy. The last rows are detectors without a posterior, those "
+    "with a network by deterministic networks of the earlier runs below; their direction was chosen on these pairs."
+)
+_UCI = "uci"  # the experiment whose page has the nine tables
+# Settings as a table names them, in its order.
+_SETTINGS = {
+    "epochs": "epochs",
+    "rate": "learning rate",
+    "decay": "weight decay",
+    "scale": "prior scale",
+    "beta": "β",
+    "eta": "initial scale η",
+    "rho_lr": "learning-rate factor of ρ",
+    "warmup": "KL warm-up, epochs",
+    "start": "initial means",
+    "spread": "spread of the start",
+    "ranks": "ranks",
+}
+_DETERMINISTIC = ("epochs", "rate", "decay")
+_STARTS = {"he": "He", "orthogonal": "orthogonal"}
+
+
+@dataclass(frozen=True)
+class DataSetSection:
+    """The first part of a page in Markdown, and its figure, which the text shows under `name`."""
+
+    text: str
+    name: str = ""
+    figure: Panel | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison under the tuning protocol as all pages need it.
+
+    Args:
+        scores: of the methods of the summary, by data set; before: without the last run that added records.
+        final: results of what is chosen in the end, run by run.
+        sections: what the page of an experiment begins with.
+    """
+
+    scores: Sequence[Scores] = ()
+    before: Sequence[Scores] = ()
+    final: Sequence[dict] = ()
+    sections: Mapping[str, DataSetSection] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.scores)
+
+
+def compare(folder: Path, records: Sequence[Record]) -> Comparison:
+    """Returns the comparison from a folder of results; records are those of the other experiments."""
+    place = folder / FOLDER
+    lines = read_lines([place])
+    if not (scores := scores_of(lines)):
+        return Comparison()
+    packed = sorted(place.glob("*.jsonl.gz"))
+    last = (
+        by_run([json.loads(line) for line in gzip.decompress(packed[-1].read_bytes()).splitlines()]) if packed else {}
+    )
+    before = scores_of([line for key, line in by_run(lines).items() if key not in last])
+    final = final_results(lines)
+    return Comparison(scores, before, final, sections(by_run(lines), final, scores, records))
+
+
+def sections(
+    runs: Records, final: Sequence[dict], scores: Sequence[Scores], records: Sequence[Record]
+) -> dict[str, DataSetSection]:
+    """Returns what the page of every experiment begins with."""
+    simple = [one for one in records if one.preset == SIMPLE]
+    found = {}
+    for each in scores:
+        name = each.data.experiment
+        if name not in UCI:
+            one = data_sets()[name]
+            text = [_sentence(each, simple), "", *_shown_figure(name, each), *_results(final, one, simple), ""]
+            text += [*_of_care(final), ""] if name == CARE else []
+            text += ["**Settings that differ**", "", *settings_table(runs, one), ""]
+            text += _other_pairs(name, records)
+            panel = modes_figure.methods_figure(each, best_without_network(name, records))
+            found[name] = DataSetSection("\n".join(text), _file(name), panel)
+    tables = [each for each in scores if each.data.experiment in UCI]
+    return found | ({_UCI: _tables(runs, final, tables)} if tables else {})
+
+
+def _file(name: str) -> str:
+    return f"{name}-protocol.svg"
+
+
+def _shown_figure(name: str, scores: Scores) -> list[str]:
+    return [f"![{modes_figure.methods_words(scores)}]({_file(name)})", "", modes_figure.METHODS_CAPTION, ""]
+
+
+def _sentence(scores: Scores, simple: Sequence[Record]) -> str:
+    """Returns the NLL of the mixtures beside the ensemble's, and what detects the main out-of-distribution set."""
+    data, parts = scores.data, []
+    for method in ("mixture_repeat", "mixture_svd", "low_rank"):
+        found = scores.difference(method, RIVAL, data.nll)
+        if found is not None:
+            verdict = "better" if found.high < 0 else "worse" if found.low > 0 else "level"
+            nll = f"{scores.mean(method, data.nll):.{data.decimals}f}".replace("-", "−")
+            share = 100 * scores.parameters[method] / scores.parameters[RIVAL]
+            name = "one low-rank network" if method == "low_rank" else f"the {SUMMARY[method]}"
+            parts.append(
+                f"{name} {nll} with {share:.0f} % of its parameters ({verdict}: {shown_interval(found, data.decimals)})"
+            )
+    theirs = f"{scores.mean(RIVAL, data.nll):.{data.decimals}f}".replace("-", "−")
+    text = f"**In one sentence:** the {SUMMARY[RIVAL]} has an NLL of {theirs}, {', '.join(parts)}"
+    plain = best_without_network(data.experiment, simple)
+    if data.ood and plain:
+        auroc = {name: scores.mean(name, data.ood) for name in SUMMARY if scores.values(name, data.ood)}
+        best = max(auroc, key=lambda name: auroc[name])
+        text += (
+            f"; the main out-of-distribution set is detected with an AUROC of {auroc[best]:.3f} by the best method "
+            f"({SUMMARY[best]}) and of {plain[1]:.3f} without any network ({plain[0]})"
+        )
+    return f"{text}."
+
+
+def _results(final: Sequence[dict], one: ModesSet, simple: Sequence[Record]) -> list[str]:
+    words = [_WORDS[one.name], ""] if one.name in _WORDS else []
+    return ["**Results**", "", *words, table(final, one), *detector_rows(one, simple), "", _NOTE]
+
+
+def detector_rows(one: ModesSet, simple: Sequence[Record]) -> list[str]:
+    """Returns rows of detectors that need no posterior, with their AUROC below those of the methods."""
+    experiment = one.name
+    places = {name: names[0].split("/")[0] for name, (names, _) in columns(one).items() if name.startswith("OOD ")}
+    rows = []
+    for method, words in SIMPLE_NAMES.items():
+        cells = {}
+        for column, place in places.items():
+            metrics = [each.metrics for each in simple if (each.experiment, each.method) == (experiment, method)]
+            named = (f"{place}/auroc_ood",) if place in _IMAGES else ("auroc_ood",)
+            values = [each[name] for each in metrics for name in named if name in each]
+            if values:
+                cells[column] = shown_mean(values, 3, bold=False)
+        if cells:
+            own = [words, "", "", *(cells.get(column, "") for column in columns(one)), ""]
+            rows.append(f"| {' | '.join(own)} |")
+    return rows
+
+
+def _other_pairs(name: str, records: Sequence[Record]) -> list[str]:
+    """Returns the pairs of a data set that need other networks, or nothing."""
+    lines = other_pairs_table(Means(records), name)
+    words = (
+        "AUROC by mutual information of networks that were trained for these pairs, with the settings of the earlier "
+        "runs, beside detectors without a posterior in their better direction."
+    )
+    return ["**Other out-of-distribution pairs**", "", *lines, "", f"{words} {ONE_SEED}", ""] if lines else []
+
+
+# -- intensive care and the tables of UCI ------------------------------------------------------------------------------
+
+
+def _of_care(final: Sequence[dict]) -> list[str]:
+    """Returns the NLL less the deep ensemble's for every shift, and its intervals by what is taken as independent."""
+    methods = [name for name in METHODS if name != RIVAL]
+    shifts = [SETS[f"{CARE}_{shift}"] for shift in SHIFTS]
+    methods = [name for name in methods if any(results(final, one.name, name) for one in shifts)]
+    rows = []
+    for one in shifts:
+        found = [difference(final, one.name, method) for method in methods]
+        cells = ["–" if each is None else shown(each, 3) for each in found]
+        rows.append(f"| {one.name.removeprefix(f'{CARE}_')} | {' | '.join(cells)} |")
+    heads = ["over 4 seeds, each the mean of 5 shifts", "over the means of 5 shifts", "over all 20 runs"]
+    pairs = [
+        f"| {METHODS[method].words} | {' | '.join(shown(each) for each in found)} |"
+        for method, found in pairs_of_care(final)
+    ]
+    return [
+        "**Shift by shift**: NLL less the deep ensemble's [95 %].",
+        "",
+        f"| held out | {' | '.join(METHODS[method].words for method in methods)} |",
+        f"|---|{'---|' * len(methods)}",
+        *rows,
+        "",
+        "Runs of a shift share its stays, so that the 20 runs are not independent. The same differences by what is "
+        "taken as independent:",
+        "",
+        *head(heads),
+        *pairs,
+    ]
+
+
+def _tables(runs: Records, final: Sequence[dict], scores: Sequence[Scores]) -> DataSetSection:
+    sets = [SETS[each.data.experiment] for each in scores]
+    counts = "; ".join(f"{SUMMARY[name]} {count_sides(scores, name)}" for name in ("mixture_repeat", "mixture_svd"))
+    panel = modes_figure.tables_figure(scores)
+    text = [
+        f"**In one sentence:** beside a deep ensemble of 5, in NLL on {len(scores)} tables, {counts}; a mixture has "
+        "about twice the ensemble's parameters here, whose matrices are small.",
+        "",
+        f"![{panel.alt}]({_file(_UCI)})",
+        "",
+        modes_figure.CAPTION,
+        "",
+        "**Results**",
+        "",
+        "Networks have two hidden layers of 64 units (protein: 100) and one learned noise level. Each column: NLL "
+        "less the deep ensemble's, in nats, with the targets in their units.",
+        "",
+        table_of_many(final, sets),
+        "",
+        "Better, worse: the paired 95 % interval over splits excludes 0. Without a word it does not.",
+        "",
+        '<details markdown="1">',
+        "<summary>Settings that differ, table by table</summary>",
+        "",
+        *(line for one in sets for line in (f"**{name_of(one.name)}**", "", *settings_table(runs, one), "")),
+        "</details>",
+        "",
+    ]
+    return DataSetSection("\n".join(text), _file(_UCI), panel)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def settings_table(runs: Records, one: ModesSet) -> list[str]:
+    """Returns the chosen settings of every method that differ between methods, and a sentence on those that do not."""
+    tuned = SETS[f"{CARE}_{SHIFTS[0]}"] if one.name == CARE else one
+    chosen = {method: name for method, name in choices(runs, tuned).items() if name and name != DIVERGED}
+    rows = {method: _settings(tuned, method, name) for method, name in chosen.items()}
+    differ = [key for key in _SETTINGS if len({cells[key] for cells in rows.values()} - {"–"}) > 1]
+    lines = head([*(_SETTINGS[key] for key in differ), "configurations", "at an edge of what was tried"])
+    for method, cells in rows.items():
+        tried = configurations(tuned, method, _rounds(runs, tuned, method))
+        every = [asdict(settings) for settings in tried.values()]
+        at = edges(asdict(tried[chosen[method]]), every)
+        shown_edges = ", ".join(f"{_SETTINGS.get(key, key)} ({side})" for key, side in at.items())
+        lines.append(
+            f"| {METHODS[method].words} | "
+            f"{' | '.join([*(cells[key] for key in differ), str(len(tried)), shown_edges or '–'])} |"
+        )
+    alike = {key: {cells[key] for cells in rows.values()} - {"–"} for key in _SETTINGS if key not in differ}
+    shared = ", ".join(f"{_SETTINGS[key]} {next(iter(values))}" for key, values in alike.items() if values)
+    return [*lines, "", f"Alike for all that have it: {shared}. Batches of {one.batch_size}."] if shared else lines
+
+
+def _rounds(runs: Records, one: ModesSet, method: str) -> int:
+    return max(round_of_choice(runs, one, method), 1)
+
+
+def _settings(one: ModesSet, method: str, name: str) -> dict[str, str]:
+    """Returns the settings of a configuration as a table shows them; "–" where a method has no such setting."""
+    own, how = configurations(one, method, one.rounds)[name], METHODS[method]
+    values: dict[str, Any] = asdict(own) | {"ranks": "–"}
+    if how.kind == "low_rank":
+        ranks = one.ranks if own.rank is None else (*(own.rank for _ in one.units), *one.ranks[len(one.units) :])
+        values["ranks"] = ", ".join(map(str, ranks))
+    values["start"] = "SVDs of the ensemble" if how.svd else _STARTS[own.start]
+    values["spread"] = ", ".join(f"{each:g}" for each in own.spread) or "–"
+    kept = _DETERMINISTIC if how.kind == "deterministic" else [key for key in _SETTINGS if key != "decay"]
+    return {key: _number(values[key]) if key in kept else "–" for key in _SETTINGS}
+
+
+def _number(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
