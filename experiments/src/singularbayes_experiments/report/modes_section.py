@@ -24,6 +24,7 @@ from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import CARE, DIVERGED, Records, by_run, choices, final_results
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
+    ROWS,
     columns,
     data_sets,
     difference,
@@ -48,7 +49,9 @@ _NOTE = (
     "±: the standard error over seeds. Better, worse: the 95 % interval of the paired difference over seeds excludes "
     "0. Cost: the multiplications of training as a multiple of the deterministic network's. OOD: the AUROC by mutual "
     "information, of the deterministic network by entropy. The last rows are detectors without a posterior, those "
-    "with a network by deterministic networks of the earlier runs below; their direction was chosen on these pairs."
+    "with a network by deterministic networks of the earlier runs below; their direction was chosen on these pairs. "
+    "Repeat: all components train on every example; this is the mixture of 5 of the sentence above. Split: each has its "
+    "share of the examples. Anchored: with an [anchored prior](../anchored_priors.md)."
 )
 _UCI = "uci"  # the experiment whose page has the nine tables
 # Settings as a table names them, in its order.
@@ -205,7 +208,7 @@ def _other_pairs(name: str, records: Sequence[Record]) -> list[str]:
 
 def _of_care(final: Sequence[dict]) -> list[str]:
     """Returns the NLL less the deep ensemble's for every shift, and its intervals by what is taken as independent."""
-    methods = [name for name in METHODS if name != RIVAL]
+    methods = [name for name in ROWS if name != RIVAL]
     shifts = [SETS[f"{CARE}_{shift}"] for shift in SHIFTS]
     methods = [name for name in methods if any(results(final, one.name, name) for one in shifts)]
     rows = []
@@ -222,7 +225,7 @@ def _of_care(final: Sequence[dict]) -> list[str]:
         "**Shift by shift**: NLL less the deep ensemble's [95 %].",
         "",
         f"| held out | {' | '.join(METHODS[method].words for method in methods)} |",
-        f"|---|{'---|' * len(methods)}",
+        f"|---|{'---:|' * len(methods)}",
         *rows,
         "",
         "Runs of a shift share its stays, so that the 20 runs are not independent. The same differences by what is "
@@ -271,7 +274,7 @@ def settings_table(runs: Records, one: ModesSet) -> list[str]:
     """Returns the chosen settings of every method that differ between methods, and a sentence on those that do not."""
     tuned = SETS[f"{CARE}_{SHIFTS[0]}"] if one.name == CARE else one
     chosen = {method: name for method, name in choices(runs, tuned).items() if name and name != DIVERGED}
-    rows = {method: _settings(tuned, method, name) for method, name in chosen.items()}
+    rows = {method: _settings(tuned, method, chosen[method]) for method in ROWS if method in chosen}
     differ = [key for key in _SETTINGS if len({cells[key] for cells in rows.values()} - {"–"}) > 1]
     lines = head([*(_SETTINGS[key] for key in differ), "configurations", "at an edge of what was tried"])
     for method, cells in rows.items():

@@ -139,7 +139,7 @@ def table(scores: Sequence[Scores], records: Sequence[Record] = (), links: bool 
         labels = [title, *(["AUROC-OOD"] if each.data.ood else []), "parameters"]
         cells = ["<br>".join(labels), *(cell(each, name) for name in METHODS)]
         name, auroc = simple[each.data.experiment] or ("", 0.0)
-        beside = f"{name}<br>{auroc:.3f}" if name else "–"
+        beside = f"<br>{auroc:.3f}<br>{name}" if name else "–"  # in the line of the AUROC-OOD
         lines.append(f"| {' | '.join([*cells, *([beside] if last else [])])} |")
     return lines
 

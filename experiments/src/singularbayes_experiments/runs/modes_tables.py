@@ -16,6 +16,8 @@ from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS,
 from singularbayes_experiments.runs.modes_records import CARE, FAILED
 
 RIVAL = "deep_ensemble"
+_FIRST = ("deterministic", RIVAL, "full_rank", "low_rank", "mixture_repeat", "mixture_svd")
+ROWS = (*_FIRST, *(name for name in METHODS if name not in _FIRST))  # methods in the order of a table
 # Column → the score in a record and its decimals; the first score that a record has counts.
 _COLUMNS: dict[str, dict[str, tuple[tuple[str, ...], int]]] = {
     "images": {
@@ -118,10 +120,9 @@ def _verdict(found: protocol.Paired) -> str:
 def table(records: Sequence[dict], one: ModesSet) -> str:
     """Returns the table of one data set: mean ± standard error over seeds, and the paired difference of the NLL."""
     head = ["method", "stored parameters", "cost", *columns(one), "NLL less the deep ensemble's [95 %]"]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for method, own in METHODS.items():
-        if method not in one.methods:
-            continue
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
+    for method in (name for name in ROWS if name in one.methods):
+        own = METHODS[method]
         runs = list(results(records, one.name, method).values())
         if not runs or not all(map(_is_finite, runs)):
             lines.append(f"| {own.words} | {missing(records, one.name, method)} |{' |' * (len(head) - 2)}")
@@ -149,9 +150,9 @@ def tables(records: Sequence[dict]) -> str:
 
 def table_of_many(records: Sequence[dict], sets: Sequence[ModesSet]) -> str:
     """Returns one row a method and one column a set: the NLL less the deep ensemble's, its own in the last row."""
-    lines = [f"| method | {' | '.join(name_of(one.name) for one in sets)} |", f"|---|{'---|' * len(sets)}"]
-    for method, own in METHODS.items():
-        found = [difference(records, one.name, method) for one in sets]
+    lines = [f"| method | {' | '.join(name_of(one.name) for one in sets)} |", f"|---|{'---:|' * len(sets)}"]
+    for method in ROWS:
+        own, found = METHODS[method], [difference(records, one.name, method) for one in sets]
         if any(found):
             cells = [
                 missing(records, one.name, method) if each is None else _cell(each)
@@ -186,7 +187,7 @@ def newton_table(records: Sequence[dict]) -> str:
             adam = _mean([run["nll"] for run in theirs.values()], 4)
             newton = missing(records, one, "ivon") if found is None else _mean([run["nll"] for run in ours.values()], 4)
             lines.append(f"| {name_of(one)} | {newton} | {adam} | {'' if found is None else shown(found)} |")
-    return "\n".join(["| data | IVON | Adam | difference [95 %] |", "|---|---|---|---|", *lines]) if lines else ""
+    return "\n".join(["| data | IVON | Adam | difference [95 %] |", "|---|---:|---:|---:|", *lines]) if lines else ""
 
 
 def name_of(one: str) -> str:
