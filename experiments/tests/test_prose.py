@@ -3,25 +3,17 @@
 import gzip
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import RESULTS, ROOT, WORDS, page
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems.defaults import RESULT_SEEDS, SETS
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import modes_summary, summary
 from singularbayes_experiments.runs import defaults
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "experiments" / "results"
 STEPS = ROOT / "benchmarks" / "records"
-WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-WORDS += ("thirteen", "fourteen", "fifteen", "sixteen")
-
-
-def page(name: str) -> str:
-    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
 
 
 def lines(name: str) -> list[dict]:
