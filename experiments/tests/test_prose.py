@@ -90,6 +90,20 @@ def test_on_how_many_data_sets_the_default_is_better_and_worse(stopped):
         assert said in page("docs/choose.md")
 
 
+def test_where_one_low_rank_network_with_the_defaults_is_behind():
+    runs = defaults.read([RESULTS / "defaults" / "fourth"])
+    [about] = (RESULTS / "defaults" / "fourth").glob("*.json")
+    name = json.loads(about.read_text(encoding="utf-8"))["chosen"]["4"].replace(", components 4", "")
+    nll = {(one["set"], one["method"], one["seed"]): one["nll"] for one in runs if "nll" in one}
+    worse = []
+    for s in SETS:
+        pairs = [(nll[s, name, i], nll[s, "deterministic", i]) for i in RESULT_SEEDS]
+        if protocol.paired(*map(list, zip(*pairs, strict=True))).low > 0:
+            worse.append(s)
+    assert set(worse) == {"mnist", "fashion_mnist"}
+    assert "in NLL behind it on MNIST and Fashion-MNIST [with the defaults]" in page("docs/choose.md")
+
+
 def test_the_steps_of_mixtures():
     ratios = json.loads((STEPS / "mixture_step.json").read_text())["results"]["mlp 784-1200-1200-10"]["ratios"]
     five, four = (ratios[name][0] for name in ("repeat_5 / keras", "split_4 / keras"))
@@ -107,6 +121,8 @@ def test_the_best_weight_of_the_kl():
         nll.setdefault(one["method"], []).append(one["metrics"]["nll"])
     best = min(nll, key=lambda name: np.mean(nll[name])).removeprefix("beta_")
     assert f"with the paper's prior was [{best}](results/kl_study.md)" in page("docs/choose.md")
+    wrong = [one["metrics"]["accuracy"] for one in lines("kl_study.jsonl") if one["method"] == "beta_100"]
+    assert np.mean(wrong) < 0.2 and "and at 100 nothing is learned" in page("docs/choose.md")
 
 
 def test_where_a_learned_rank_loses():
