@@ -34,9 +34,12 @@ def test_exchangeable_streams_alarm_at_most_as_often_as_was_said(script):
             assert found <= alpha + 2 * math.sqrt(alpha * (1 - alpha) / script.REPETITIONS)
 
 
-def test_a_number_that_misses_its_aim_is_bold(script):
-    assert script._cells((0.1, 0.1049), 1, 0.005) == ["0.1000", "0.1049"]
-    assert script._cells((0.1, 0.1051), 1, 0.005)[1] == "**0.1051**"
-    assert script._cells((0.9, 0.889), -1, 0.01)[1] == "**0.8890**"
-    assert script._cells((0.9, 0.95), -1, 0.01)[1] == "0.9500"
-    assert script._cells((0.9, float("nan")), -1, 0.01)[1] == "–"
+def test_every_pair_stands_beside_the_best_number_without_a_network(script):
+    simple = [
+        {"experiment": "sst2", "method": "text_length", "metrics": {"auroc_ood": 0.9}},
+        {"experiment": "sst2", "method": "word_rarity", "metrics": {"auroc_ood": 0.95, "clinc150/auroc_ood": 0.99}},
+        {"experiment": "mnist", "method": "more_pixels", "metrics": {"fashion_mnist/auroc_ood": 0.98}},
+    ]
+    assert script.no_network(simple, "sst2", "auroc_ood_mi") == ("rare words", 0.95)
+    assert script.no_network(simple, "mnist", "fashion_mnist/auroc_ood_mi") == ("non-zero pixels", 0.98)
+    assert script._cells((0.9, float("nan"))) == ["0.9000", "–"]

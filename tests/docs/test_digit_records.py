@@ -33,6 +33,9 @@ def test_the_network_of_the_record_is_that_of_the_page():
     known = json.loads((DOCS / "convert.json").read_text(encoding="utf-8"))["cnn"]["before"]["auroc"]
     assert score["entropy"] == pytest.approx(known, abs=0.005)
     runs = json.loads((DOCS / "compare.json").read_text(encoding="utf-8"))["evaluations"]
+    converted = json.loads((DOCS / "convert.json").read_text(encoding="utf-8"))["cnn"]["after"]["auroc"]
+    assert score["entropy"] < converted < score["energy"]
+    assert "than the trained one's entropy, though not better than its energy (below)" in page("convert")
     seeds = [str(one["seed"]) for one in runs if one["method"] == "deterministic"]
     assert list(record["compare"]["auroc"]) == seeds
 

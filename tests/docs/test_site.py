@@ -41,7 +41,8 @@ addEventListener("load", async () => {
 """
 
 
-# Stands around a frame of 375 pixels: waits for the probe, goes through other pages, and follows a link of the menu.
+# Stands around a frame of 375 pixels: waits for the probe, goes through other pages, scrolls the first table of the
+# results under its first column, and follows a link of the menu.
 WIDE_PAGES = ["results/index.html", "metrics.html", "convert.html", "api/prediction.html"]
 WALK = """
 addEventListener("load", async () => {
@@ -56,6 +57,15 @@ addEventListener("load", async () => {
     await loaded();
     const { scrollWidth, clientWidth } = inside.contentDocument.documentElement;
     found.beyond[page] = scrollWidth - clientWidth;
+    if (page === "results/index.html") {
+      const box = () => inside.contentDocument.querySelector(".md-typeset__scrollwrap");
+      for (let i = 0; i < 100 && !box(); i++) await wait();
+      const [first, second] = box().querySelectorAll("tbody td");
+      const left = (cell) => cell.getBoundingClientRect().left;
+      const before = left(second);
+      box().scrollLeft = 200;
+      found.table = { moved: before - left(second), first: left(first), width: first.offsetWidth };
+    }
   }
   inside.contentDocument.querySelector("nav.md-nav--primary a[href$='regression.html']").click();
   await loaded();
@@ -156,5 +166,6 @@ def test_search_dark_mode_and_layout_work_in_a_browser_from_files(site, tmp_path
     assert result["hits"] > 3 and result["scheme"] == "slate" and result["tabs"] == 8
     if width < 500:
         assert [page for page in WIDE_PAGES if result["beyond"][page] > 0] == []  # none scrolls sideways
+        assert result["table"]["moved"] == 200 and abs(result["table"]["first"]) < 1 and result["table"]["width"] < 150
         assert result["arrived"].startswith("Regression and noise")
     assert "CONSOLE" not in shown.stderr

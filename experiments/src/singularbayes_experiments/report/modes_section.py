@@ -50,8 +50,8 @@ _NOTE = (
     "0. Cost: the multiplications of training as a multiple of the deterministic network's. OOD: the AUROC by mutual "
     "information, of the deterministic network by entropy. The last rows are detectors without a posterior, those "
     "with a network by deterministic networks of the earlier runs below; their direction was chosen on these pairs. "
-    "Repeat: all components train on every example; this is the mixture of 5 of the sentence above. Split: each has its "
-    "share of the examples. Anchored: with an [anchored prior](../anchored_priors.md)."
+    "Repeat: all components train on every example; this is the mixture of 5 of the sentence above. Split: each has "
+    "its share of the examples. Anchored: with an [anchored prior](../anchored_priors.md)."
 )
 _UCI = "uci"  # the experiment whose page has the nine tables
 # Settings as a table names them, in its order.

@@ -1,0 +1,203 @@
+"""What pages written by hand say of the comparison of mixtures and of that on tables: each is counted from records."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from pages import RESULTS, ROOT, WORDS, page
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS
+from singularbayes_experiments.problems.modes_grids import configurations
+from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION
+from singularbayes_experiments.report import finetune, modes_summary, summary
+from singularbayes_experiments.report.modes_rounds import choices_at_edges
+from singularbayes_experiments.report.table_summary import OURS, OWN, Comparison, statements
+from singularbayes_experiments.runs import modes_tables
+from singularbayes_experiments.runs.claimed_work import read_lines
+from singularbayes_experiments.runs.modes_records import RESULTS as OF_RESULTS
+from singularbayes_experiments.runs.modes_records import TUNING, Records, by_run, chosen, final_results, rounds_of
+from singularbayes_experiments.runs.tables import KEPT, read_records
+
+TUNED = [one for one in SETS.values() if one.tuned_on is None]  # the shifts of intensive care share their tuning
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict]:
+    return read_lines([RESULTS / "modes"])
+
+
+@pytest.fixture(scope="module")
+def records(lines) -> Records:
+    return by_run(lines)
+
+
+def named(names: list[str]) -> str:
+    """Returns data sets as a page lists them."""
+    shown = [modes_tables.name_of(name) for name in names]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]])
+
+
+def test_verdicts_against_the_deep_ensemble_on_the_pages_of_choices(lines):
+    final = final_results(lines)
+    found = {
+        method: modes_tables.verdicts(final, method) for method in ("mixture_repeat", "mixture_svd", "mixture_split")
+    }
+    count = {method: {side: WORDS[len(names)] for side, names in own.items()} for method, own in found.items()}
+    repeat, svd, split = count.values()
+    every = WORDS[sum(map(len, found["mixture_repeat"].values()))]
+    assert set(found["mixture_repeat"]["worse"]) == {"mnist", "cnn"}
+    assert found["mixture_svd"]["worse"] == ["naval_propulsion_plant"]
+    choose, mixtures, migrate = map(page, ("docs/choose.md", "docs/mixtures.md", "docs/migrate/deep_ensembles.md"))
+    said = f"on {repeat['better']} of {every} data sets, level on {repeat['level']}, worse on {repeat['worse']}"
+    assert f"a deep ensemble of five in NLL {said} (MNIST, a small CNN)" in choose
+    assert f"in NLL on {svd['better']} of {every} sets, worse on naval" in choose
+    assert f"behind the deep ensemble in NLL on {split['worse']} of {every} sets" in choose
+    said = f"behind a deep ensemble's on {split['worse']} of {every} data sets, where that of five components that"
+    assert f"{said} repeat is behind on {repeat['worse']}" in mixtures
+    assert "a randomly initialised mixture may stay behind it, as on MNIST and with a small CNN" in mixtures
+    assert f"up to {WORDS[len(METHODS)]} methods on {every} data sets" in mixtures
+    assert f"than the ensemble on {svd['better']} of {every} data sets, and a higher one on naval" in migrate
+    said = (
+        f"better on {repeat['better']}, level on {repeat['level']} and worse on {repeat['worse']} (MNIST, a small CNN)"
+    )
+    assert said in migrate
+
+
+def test_sentences_beside_the_results_of_the_readme():
+    scores = modes_summary.collect(RESULTS)
+    readme = page("README.md")
+    low = summary.verdicts(scores, "low_rank", "deep_ensemble")
+    said = f"one low-rank network is behind the ensemble on {WORDS[len(low['worse'])]} of {WORDS[len(scores)]} sets"
+    assert said in readme
+
+
+def test_where_full_rank_is_ahead_of_one_low_rank_network():
+    scores, text = modes_summary.collect(RESULTS), page("docs/choose.md")
+    assert set(summary.verdicts(scores, "low_rank", "full_rank")["worse"]) == {"Fashion-MNIST", "CNN (Fashion-MNIST)"}
+    assert "a lower NLL than one low-rank network on Fashion-MNIST and a small CNN" in text
+    ratios = [each.parameters["full_rank"] / each.parameters["deterministic"] for each in scores]
+    assert min(ratios) > 1.9 and max(ratios) < 2.1 and "full rank has twice the parameters of the plain network" in text
+
+
+def test_on_the_toy_a_large_weight_of_the_kl_spoilt_the_fit(lines, records):
+    toy = SETS["toy"]
+    tried = [configurations(toy, "mixture_repeat", rounds) for rounds in (1, 2)]
+    later = [settings for name, settings in tried[1].items() if name not in tried[0]]
+    betas = [
+        " or ".join(f"{one:g}"[1:] if one < 1 else f"{one:g}" for one in sorted({s.beta for s in own}))
+        for own in (tried[0].values(), later)
+    ]
+    epochs = [{s.epochs for s in own} for own in (tried[0].values(), later)]
+    assert f"with β = {betas[0]} and {epochs[0].pop()} epochs" in page("docs/mixtures.md")
+    assert f"level with it with β = {betas[1]} and {epochs[1].pop()}" in page("docs/mixtures.md")
+
+    def nll(method: str, rounds: int) -> list[float]:
+        name = chosen(records, toy, method, rounds)
+        own = {key[-1]: run["nll"] for key, run in records.items() if key[:4] == ("toy", OF_RESULTS, method, name)}
+        return [own[seed] for seed in sorted(own)]
+
+    first, last = (protocol.paired(nll("mixture_repeat", rounds), nll("deep_ensemble", rounds)) for rounds in (1, 2))
+    assert first.low > 0 and first.mean > 0.3 and last.low < 0 < last.high
+
+
+def test_where_the_protocol_was_not_kept(records):
+    text = page("docs/protocol.md").split("## Where the rule was not kept")[1].split(" ## ")[0]
+    tuned = {
+        (one.name, method): len({key[3] for key in records if key[:3] == (one.name, TUNING, method)})
+        for one in TUNED
+        for method in one.methods
+    }
+    assert {one.name for one in TUNED if one.per_round != protocol.ROUND} == {"sst2"}
+    assert (
+        f"a round has {WORDS[SETS['sst2'].per_round]} configurations of every method, not {WORDS[protocol.ROUND]}"
+        in text
+    )
+    counts = {method: tuned["sst2", method] for method in SETS["sst2"].methods}
+    full = counts.pop("full_rank")
+    [others] = set(counts.values())
+    assert f"so {full} in all where the other methods have {others}" in text
+    single = [one for one in TUNED if one.rounds == 1]
+    assert {one.name for one in single} == {"beijing", "icu_coronary"}
+    edges = {one.name: "{} of {} choices".format(*choices_at_edges(records, one)) for one in TUNED}
+    assert f"although {edges['beijing']} on Beijing and" in text
+    assert f"{edges['icu_coronary'].removesuffix(' choices')} in intensive care lie at an edge" in text
+    cut = {one.name: one.rounds for one in TUNED if rounds_of(records, one) < one.rounds}
+    assert cut == {"cnn": 2, "fashion_mnist": 3}
+    assert "The second round of the CNN and the third of Fashion-MNIST were not completed" in text
+    rest = [method for method in METHODS if method not in SECOND]
+    assert set(rest) == {"low_rank_anchored", "mixture_split_anchored", "mixture_svd_anchored", "ivon"}
+    had = {
+        one.name: {
+            max([n for n in range(1, one.rounds + 1) if chosen(records, one, m, n) is not None], default=0)
+            for m in rest
+        }
+        for one in TUNED
+        if set(rest) <= set(one.methods)
+    }
+    fewer = [name for name, rounds in had.items() if rounds == {1} and rounds_of(records, SETS[name]) > 1]
+    assert (
+        f"On {named(fewer)} {WORDS[len(rest)]} methods had one round where the others had two, on MNIST three" in text
+    )
+    assert {rounds_of(records, SETS[name]) for name in fewer if name != "mnist"} == {2}
+    assert rounds_of(records, SETS["mnist"]) == 3
+    assert (
+        f"On {named([name for name, rounds in had.items() if rounds == {0}])} these {WORDS[len(rest)]} were not" in text
+    )
+    at, every = np.sum([choices_at_edges(records, one) for one in TUNED], axis=0)
+    assert f"{at} of {every} choices lie at an edge of some setting in the rounds that count" in text
+
+
+def test_what_the_readme_says_of_tables():
+    comparison = Comparison.of(read_records(KEPT / "comparison.jsonl.gz"))
+    holds = {one.sentence: one.holds for one in statements(comparison, list(REGRESSION))}
+    others = [method for method in comparison.methods(REGRESSION) if method not in OWN]
+    below = holds["NLL below that of all others"]
+    assert len(below) == len(REGRESSION)
+    [normal] = [own for words, own in holds.items() if "as a normal distribution" in words and "one standard" in words]
+    behind = []
+    for name in CLASSIFICATION:
+        best = comparison.best(name, "nll", without=OWN)
+        difference, error, _ = comparison.difference(name, OURS, best, "nll")
+        behind += [name] if difference > error else []
+    readme = page("README.md")
+    said = f"mean NLL below up to {WORDS[len(others)]} other methods with defaults on"
+    assert f"{said} [{WORDS[len(below)]} regression tables]" in readme
+    assert f"level with the best or ahead on {WORDS[len(normal)]} if scored as a normal" in readme
+    said = f"on {WORDS[len(behind)]} of {WORDS[len(CLASSIFICATION)]} classification tables another is ahead"
+    assert said in readme
+
+
+def test_what_the_page_of_choices_says_of_adapters():
+    found = finetune.read(RESULTS / "finetune")
+    adapter, mixture = (
+        next(line for line in finetune.conclusions(found).splitlines() if line.startswith(f"- {name}: least mean NLL"))
+        for name in ("Bayesian adapter", "Mixture of 4")
+    )
+    least, settings = map(int, re.findall(r"on (\d) of (\d) settings", mixture)[0])
+    text = page("docs/choose.md")
+    assert f"the mixture has the least NLL on {WORDS[least]} of {WORDS[settings]} settings" in text
+    assert "Against LoRA + temperature: better on 0, worse on 0." in adapter
+    assert "one adapter is about level with LoRA and a temperature" in text
+
+
+def test_how_little_ranks_from_32_to_100_differ():
+    nll: dict[str, list[float]] = {}
+    for line in (RESULTS / "adaptive_rank.jsonl").read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)
+        if one["preset"] == "chosen":
+            nll.setdefault(one["method"], []).append(one["metrics"]["nll"])
+    means = [np.mean(nll[f"low_rank_{rank}"]) for rank in (32, 64, 100)]
+    assert max(means) - min(means) < 0.002 < np.mean(nll["low_rank_16"]) - min(means)
+    assert "On MNIST ranks from 32 to 100 differ little in NLL" in page("docs/choose.md")
+
+
+def test_bands_of_anchored_priors_are_three_times_as_wide():
+    shown = re.findall(
+        r"^\w+ prior: spread of the draws ([\d.]+) inside, ([\d.]+) at ±4$",
+        (ROOT / "docs" / "mixtures.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    plain, anchored = (np.array(numbers, dtype=float) for numbers in shown)
+    np.testing.assert_allclose(anchored / plain, 3, atol=0.5)
+    assert "the anchored bands are three times as wide inside and outside" in page("docs/mixtures.md")
