@@ -9,6 +9,8 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from made_up_tables import made_up_table
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program, orthogonal_factors
 from singularbayes_experiments.problems import defaults
@@ -26,6 +28,12 @@ MEMBERS = (
     Configuration("anchored", 0.2, 1.0, 0.3, 4.0),
     Configuration("anchored", 0.2, 1.0, 0.1, 1.0, pretrained=0.4),
 )
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch):
+    """No test needs the data sets of UCI."""
+    monkeypatch.setattr(data, "uci_regression", made_up_table)
 
 
 def _order(seed, epoch):
@@ -121,7 +129,7 @@ def test_rows_train_stop_or_validate_and_seeds_split_tables_anew(shared):
 
 
 def test_test_rows_are_not_among_the_rows():
-    table = defaults.data.uci_regression("yacht")
+    table = made_up_table("yacht")
     rows = defaults.rows_of(SETS["yacht"])
     assert len(rows.x) == len(table.splits[0][0]) < len(table.x)
 

@@ -11,6 +11,8 @@ import keras
 import numpy as np
 import pytest
 from jax import numpy as jnp
+from made_up_tables import made_up_table
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import ivon, protocol
 from singularbayes_experiments.methods.network_fit import Bucket, Fit, Network, Settings
 from singularbayes_experiments.problems import modes, modes_data, modes_grids, modes_large
@@ -27,6 +29,12 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
 ROWS = np.arange(24)
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch):
+    """No test needs the data sets of UCI."""
+    monkeypatch.setattr(data, "uci_regression", made_up_table)
 
 
 def _network(prior=None, eta=0.1, rho_lr=1.0, optimizer=None):
@@ -321,7 +329,7 @@ def test_the_rank_of_a_third_round_keeps_a_mixture_of_five_within_15_percent_of_
 
 
 def test_tuning_reads_no_test_rows_of_its_split_and_results_have_splits_of_their_own():
-    table = modes_data.data.uci_regression("yacht")
+    table = made_up_table("yacht")
     tuning, results = (modes_data.data_of(SETS["yacht"], stage) for stage in (True, False))
     train, test = table.splits[0]
     assert len(tuning.x) + sum(len(part["validation"].x) for part in tuning.parts.values()) == 2 * len(train)
