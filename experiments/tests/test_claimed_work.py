@@ -1,6 +1,7 @@
 """Processes share work: each piece is one's alone, and records that a kill has cut are left away."""
 
 import argparse
+import contextlib
 import gzip
 import math
 import subprocess
@@ -12,6 +13,19 @@ from singularbayes_experiments.runs import claimed_work
 def test_a_piece_is_claimed_once(tmp_path):
     assert claimed_work.claim(tmp_path, "a") and claimed_work.claim(tmp_path, "b")
     assert not claimed_work.claim(tmp_path, "a")
+
+
+def test_a_failure_is_kept_with_its_claim_and_the_end_of_the_time_is_none(tmp_path, capsys):
+    for name, error in (("a", None), ("b", ValueError("no data")), ("c", TimeoutError())):
+        assert claimed_work.claim(tmp_path, name)
+        expected = pytest.raises(TimeoutError) if name == "c" else contextlib.nullcontext()
+        with expected, claimed_work.attempt(tmp_path, name):
+            if error is not None:
+                raise error
+    assert claimed_work.failures(tmp_path) == {"b": "ValueError('no data')"}
+    assert not claimed_work.claim(tmp_path, "b")  # nobody tries again
+    assert claimed_work.report_failures(tmp_path) == 1
+    assert capsys.readouterr().out.endswith("failed: b: ValueError('no data')\n")
 
 
 def test_records_are_kept_and_read_but_for_a_line_that_was_cut(tmp_path):

@@ -150,6 +150,19 @@ def test_the_command_runs_resumes_chooses_and_confirms(sets, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[0] in said
 
 
+def test_the_command_names_what_failed_and_does_the_others(tmp_path, capsys, monkeypatch):
+    def trained(self, chunk, deadline):
+        if chunk.kind == "deterministic":
+            raise ValueError("no data")
+        return [{"set": chunk.set.name, "method": command.run_name(one), "seed": one.seed} for one in chunk.members]
+
+    monkeypatch.setattr(command.Trained, "__call__", trained)
+    arguments = ["--tiny", "--sets", "yacht", "--workers", "0", "--out", str(tmp_path)]
+    assert command.main(arguments) == 1
+    assert "failed: yacht-deterministic-1-0-0: ValueError('no data')" in capsys.readouterr().out
+    assert command.read([tmp_path])
+
+
 def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
     def run(one, method, seed, **found):
         return {"set": one, "method": method, "seed": seed, "without_inputs": 2.0, "proxy_ood": 0.5, **found}

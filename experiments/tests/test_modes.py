@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -375,6 +376,73 @@ def test_the_command_runs_resumes_and_chooses(tmp_path, capsys):
         assert {name for name, _ in results} == {command.chosen(records, SETS["yacht"], method, 1)}
     assert command.main([*arguments, "--minutes", "9"]) == 0
     assert len(command.read_lines([tmp_path])) == len(records)  # nothing was done twice
+
+
+class Recorder:
+    """A trainer that trains nothing: its records have an NLL, and tasks of `failing` raise an error."""
+
+    def __init__(self, failing=()):
+        self.deadline, self.failing, self.names = time.time() + 60, failing, []
+
+    def __call__(self, task, records):
+        self.names.append(task.name)
+        if task.name in self.failing:
+            raise ValueError("no data")
+        yield self.lines(task, records)
+
+    @staticmethod
+    def lines(task, records):
+        own = {"set": task.set.name, "stage": task.stage, "method": task.method, "nll": 0.5, "without_inputs": 1.0}
+        return [own | {"configuration": name, "seed": seed} for name, seed in task.runs(records)]
+
+
+def _tasks(*methods):
+    return list(command.tasks([(SETS["yacht"], [1])], methods))
+
+
+def test_what_needs_a_task_that_failed_is_not_waited_for(tmp_path, capsys):
+    (tmp_path / "claims").mkdir()
+    trainer = Recorder(failing=("yacht-deep_ensemble-tuning1",))
+    begun = time.time()
+    every = _tasks("deep_ensemble", "low_rank", "mixture_svd")
+    command.work(every, tmp_path, [], trainer, tmp_path / "claims", "main")
+    assert time.time() - begun < 10  # of the minute that it has
+    assert trainer.names == [
+        f"yacht-{name}1" for name in ("deep_ensemble-tuning", "low_rank-tuning", "low_rank-results")
+    ]
+    assert command.claimed_work.failures(tmp_path / "claims") == {
+        "yacht-deep_ensemble-tuning1": "ValueError('no data')"
+    }
+    assert command.claimed_work.report_failures(tmp_path / "claims") == 1
+    assert "failed: yacht-deep_ensemble-tuning1: ValueError('no data')" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_task_waits_for_the_process_that_is_at_what_it_needs(fails, tmp_path, monkeypatch):
+    claims, (tuning, results) = tmp_path / "claims", _tasks("low_rank")
+    claims.mkdir()
+    assert command.claimed_work.claim(claims, tuning.name)  # as another process does
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 3 and fails:
+            command.claimed_work.fail(claims, tuning.name, "no data")
+        elif len(slept) == 3:
+            command.claimed_work.keep(Recorder.lines(tuning, {}), tmp_path, "other")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    trainer = Recorder()
+    command.work([results], tmp_path, [], trainer, claims, "main")
+    assert slept == [1, 1, 1] and trainer.names == ([] if fails else [results.name])
+
+
+def test_the_command_ends_at_once_without_a_task_that_others_need(tmp_path, capsys):
+    arguments = ["--tiny", "--sets", "yacht:1", "--methods", "mixture_svd", "--out", str(tmp_path), "--minutes", "1"]
+    begun = time.time()
+    assert command.main(arguments) == 1 and time.time() - begun < 30
+    printed = capsys.readouterr().out
+    assert "failed: yacht-deep_ensemble-tuning1: other tasks need it" in printed and "2 tasks are missing" in printed
 
 
 def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
