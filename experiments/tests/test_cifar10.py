@@ -508,6 +508,17 @@ def test_a_second_call_goes_on_with_the_networks_that_were_kept(tmp_path):
     assert not list(tmp_path.glob("*.part.npz"))
 
 
+@pytest.mark.parametrize("torn", ['{"stage": "res', '{"stage": "result"}'])
+def test_a_line_that_a_kill_has_cut_is_left_out_and_the_next_one_takes_its_place(torn, tmp_path):
+    whole = '{"stage": "tuning"}\n'
+    (tmp_path / cifar10_records.LINES).write_text(whole + torn)
+    records = cifar10_records.Cifar10Records(tmp_path)
+    assert records.lines == [{"stage": "tuning"}]
+    records.add({"stage": "ranks"})
+    assert (tmp_path / cifar10_records.LINES).read_text() == whole + '{"stage": "ranks"}\n'
+    assert cifar10_records.read_lines(tmp_path) == records.lines == [{"stage": "tuning"}, {"stage": "ranks"}]
+
+
 def test_a_network_that_diverged_has_no_scores(tmp_path):
     logits = np.zeros((2, 40, 10))
     logits[1, 3, 2] = np.nan

@@ -35,6 +35,8 @@ def test_records_are_kept_and_read_but_for_a_line_that_was_cut(tmp_path):
     with (tmp_path / "main.jsonl").open("a") as file:
         file.write('{"nll": 0.1}')
     assert claimed_work.read_lines([tmp_path]) == [{"seed": 0}, {}, {"nll": 0.5}, {"nll": 0.3}, {}]
+    claimed_work.keep([{"nll": 0.2}], tmp_path, "main")  # a second call, in place of the cut line
+    assert claimed_work.read_lines([tmp_path])[2:] == [{"nll": 0.5}, {"nll": 0.3}, {}, {"nll": 0.2}]
 
 
 @pytest.mark.parametrize("worker", ["cpu1", "accelerated1"])

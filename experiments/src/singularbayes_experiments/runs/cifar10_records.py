@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from singularbayes_experiments.problems.cifar10 import CHOSEN, Settings
+from singularbayes_experiments.records import files
 
 LINES = "records.jsonl"
 
@@ -25,8 +26,7 @@ class Cifar10Records:
 
     def add(self, line: dict) -> None:
         self.lines.append(line)
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        files.append_line(self.path, json.dumps(line))
 
     def of(self, stage: str, **wanted) -> list[dict]:
         lines = self.lines if self.tuned is None or stage != "tuning" else read_lines(self.tuned)
@@ -47,6 +47,6 @@ class Cifar10Records:
 
 
 def read_lines(folder: Path) -> list[dict]:
-    """Returns the records in a folder; none where it has none."""
+    """Returns the records in a folder, none where it has none; a line that a kill has cut is left out."""
     path = folder / LINES
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in files.read_lines(path)] if path.exists() else []

@@ -18,6 +18,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from singularbayes_experiments.records import files
+
 
 def add_arguments(parser: argparse.ArgumentParser, tiny: str) -> None:
     """Adds where records are, how long it takes, and what the other processes are given."""
@@ -40,8 +42,8 @@ def read_lines(folders: Sequence[Path]) -> list[dict]:
 
 def keep(found: Sequence[dict], out: Path, worker: str) -> float:
     """Adds records to the file of a process; returns the least NLL among them."""
-    with (out / f"{worker}.jsonl").open("a") as file:
-        file.write("".join(f"{json.dumps(line)}\n" for line in found))
+    if found:
+        files.append_line(out / f"{worker}.jsonl", "\n".join(json.dumps(line) for line in found))
     return min((line.get("nll", math.inf) for line in found), default=math.inf)
 
 
