@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -374,6 +375,19 @@ def test_what_was_chosen_before_is_what_the_third_round_chose():
     assert tuple(next(one for one in lines if one["stage"] == "ranks")["ranks"]) == plan.RANKS["resnet20"]
 
 
+def test_programs_are_traced_once_and_one_that_is_there_waits_for_no_tracing(monkeypatch):
+    traced = []
+    monkeypatch.setattr(
+        cifar10_training.Programs, "_traced", lambda self, *key: traced.append(key) or time.sleep(0.05) or object()
+    )
+    programs = cifar10_training.Programs(None, cifar10_training.TINY, "float32")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: programs.prepare("resnet9", "low_rank"), range(4)))
+        assert len(set(map(id, found))) == len(traced) == 1
+        with programs._tracing:  # as another thread does
+            assert pool.submit(programs.prepare, "resnet9", "low_rank").result(timeout=9) is found[0]
+
+
 class Untrained(cifar10_training.Training):
     """Networks that take no time: their logits are noise around the labels, or no numbers for a kind of `diverging`."""
 
@@ -460,7 +474,7 @@ def test_work_goes_on_where_all_configurations_of_a_family_diverge(tmp_path):
     assert len(records.of("result", method="swag")) == 3
 
 
-def test_a_process_of_one_seed_waits_for_the_choice_of_the_process_that_tunes(tmp_path):
+def test_a_process_of_one_seed_leaves_out_a_family_until_the_process_that_tunes_has_chosen(tmp_path):
     tuner, _ = experiment(tmp_path / "tuning")
     alone, records = experiment(tmp_path / "seed", tuned=tmp_path / "tuning")
     dropout = plan.Piece("resnet20", "dropout", 1)

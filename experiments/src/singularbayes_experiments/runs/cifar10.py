@@ -288,7 +288,8 @@ def run(given, deadline: float) -> int:
         piece
         for piece in plan.WORK
         if given.only in ("", piece.family)
-        and (given.network, piece.seed in seeds) == (piece.network, True)
+        and piece.network == given.network
+        and piece.seed in seeds
         and not experiment.done(piece)
     ]
     prepare(training, work[:1])

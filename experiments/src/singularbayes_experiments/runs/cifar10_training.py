@@ -92,11 +92,12 @@ class Programs:
         self._tracing = threading.Lock()
 
     def prepare(self, network: str, kind: Kind, ranks: Sequence[int] = ()) -> ImageProgram:
-        """Returns a program, whose compilation begins."""
-        with self._tracing:
-            if (network, kind) not in self.programs:
-                self.programs[network, kind] = self._traced(network, kind, ranks)
-            return self.programs[network, kind]
+        """Returns a program, whose compilation begins; one that is there already does not wait for others' tracing."""
+        if (network, kind) not in self.programs:
+            with self._tracing:
+                if (network, kind) not in self.programs:  # another thread may have traced it meanwhile
+                    self.programs[network, kind] = self._traced(network, kind, ranks)
+        return self.programs[network, kind]
 
     def _traced(self, network: str, kind: Kind, ranks: Sequence[int]) -> ImageProgram:
         size, begun = self.size, time.time()
