@@ -157,29 +157,6 @@ def test_a_low_rank_network_starts_at_the_best_approximation_of_a_trained_one():
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)  # at full rank it is the network itself
 
 
-def test_a_taught_network_takes_the_steps_of_one_with_labels_where_both_are_the_same():
-    """Probabilities of 1 for the labels and the crops that the other program draws: the same weights after a step."""
-    plain, taught = (ImageProgram(lambda: small("deterministic"), BATCH, 1, 6, taught=t) for t in (False, True))
-    state, images = plain.start(3), image_program.padded(X)
-    views = image_program.Views.random(NUM_DATA, 2, seed=0)
-    ids = np.array([[1, 5, 6, 9]], "int32")
-    key = jax.random.fold_in(jax.random.wrap_key_data(state["key"]), 0)
-    corners, flips = jax.random.split(key)
-    second = NUM_DATA + ids[0]  # places of the second view
-    views.corners[second] = jax.random.randint(corners, (BATCH, 2), 0, 2 * image_program.PADDING + 1)
-    views.flips[second] = jax.random.bernoulli(flips, shape=(BATCH,))
-    labels = views.labelled(np.eye(10, dtype="float32")[np.tile(Y, 2)])
-    step, mask = Step(0.1, 0.0, 0.01, 0.0, 5, 1e-9).numbers(), np.zeros(10, "float32")
-    state["step"] = np.int32(0)
-    ends = [
-        program.train(jax.tree.map(np.array, state), rows, (images, each, mask), {**step, "warm_up": np.float32(0.2)})
-        for program, rows, each in ((plain, ids, Y), (taught, ids + NUM_DATA, labels))
-    ]
-    np.testing.assert_allclose(ends[0][1], ends[1][1], rtol=1e-6)
-    for one, other in zip(ends[0][0]["velocities"], ends[1][0]["velocities"], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
-
-
 def test_dropout_drops_its_share_in_prediction_too_and_a_seed_fixes_what():
     inputs = keras.Input((SIDE, SIDE, 3))
     x = cifar10_networks.ConstantDropout()(inputs)
@@ -212,7 +189,7 @@ def test_draws_of_swag_have_the_mean_of_the_snapshots(tmp_path):
         def state_of(self, network, data, seed, member=0):
             return {"weights": [np.zeros(3), np.zeros((2, 2))], "others": [np.zeros(1)]}
 
-        def _stepped(self, network, kind, state, ids, labels_of, step):
+        def _stepped(self, network, kind, state, ids, data, step):
             return {**state, "weights": [weight + step.rate for weight in state["weights"]]}, 0.0
 
     images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
@@ -241,77 +218,17 @@ def test_networks_have_the_published_sizes():
         assert model.count_params() - sum(int(np.prod(v.shape)) for v in model.non_trainable_variables) == size
 
 
-def test_tied_scales_hold_twice_the_rank_in_less_than_thirty_percent():
-    sizes = {}
-    for kind, ranks in (
-        ("deterministic", ()),
-        ("low_rank", plan.RANKS["resnet9"]),
-        ("tied", plan.TIED_RANKS["resnet9"]),
-    ):
-        build = partial(cifar10_networks.build, "resnet9", kind, ranks)
-        sizes[kind] = ImageProgram(build, BATCH, 1, 6, tied=kind == "tied").num_parameters
-    assert sizes["low_rank"] == 1_855_450 and sizes["tied"] == 1_963_170
-    assert sizes["tied"] < 0.3 * sizes["deterministic"]
+def test_ranks_have_the_parameters_that_the_plan_and_the_records_say():
+    build = partial(cifar10_networks.build, "resnet9", "low_rank", plan.RANKS["resnet9"])
+    assert ImageProgram(build, BATCH, 1, 6).num_parameters == 1_855_450
+    folder = ROOT / "experiments" / "results" / report.FOLDER / cifar10_scores.FOURTH
+    runs = [one for one in cifar10_records.read_lines(folder) if one["stage"] == "result"]
+    sizes = {one["method"]: one["parameters"] for one in runs if one["network"] == "resnet9"}
+    assert sizes["mixture_tied"] == 4 * sizes["low_rank_tied"] < 0.3 * 4 * sizes["deterministic"]
     head = min(plan.TIED_RANKS["resnet9"][-1], 10)
     assert head == 10 and all(
         tied >= 2 * rank for tied, rank in zip(plan.TIED_RANKS["resnet9"][:-1], plan.RANKS["resnet9"][:-1], strict=True)
     )
-
-
-def test_tied_scales_stay_one_number_per_column():
-    """Scales of a column end alike, and one number is stored for each column of A and of B."""
-    plain, tied = (ImageProgram(lambda: small("low_rank"), BATCH, 2, 6, tied=t) for t in (False, True))
-    ends = {}
-    for name, program in (("plain", plain), ("tied", tied)):
-        _, after = trained(program, 1, kl_weight=0.0)  # the KL has one sign for all scales
-        ends[name] = [after["weights"][i] for i in program.values]
-    moved = False
-    for one, other, rows in zip(ends["plain"], ends["tied"], tied.rows, strict=True):
-        for part in (other[1][:rows], other[1][rows:]):
-            np.testing.assert_array_equal(part, np.broadcast_to(part[0], part.shape))
-        assert np.ptp(one[1][:rows], axis=0).max() > 1e-4  # else the test says nothing
-        moved |= bool(np.ptp(other[1][0]) > 0)
-    assert moved
-    shapes = [factor.shape for posterior in tied.random for factor in posterior.factors]
-    stored = sum((rows + 2) * columns for rows, columns in shapes)
-    assert tied.num_parameters == plain.num_parameters - sum(2 * r * c for r, c in shapes) + stored
-
-
-def test_a_start_from_outputs_loses_less_of_what_a_layer_computes():
-    inputs = RNG.normal(size=(400, 12)) * np.geomspace(1, 0.05, 12)
-    kernel, gain = RNG.normal(size=(12, 6)), RNG.uniform(0.2, 3.0, 6)
-    covariance = np.cov(inputs @ kernel, rowvar=False)
-
-    def lost(factors):
-        a, b = np.split(factors, [12])
-        error = inputs @ (kernel - a @ b.T) * gain
-        return (error - error.mean(axis=0)).var(axis=0).sum()
-
-    own = image_program.output_factors(kernel, 3, covariance, gain)
-    a, b = np.split(own, [12])
-    np.testing.assert_allclose(a.T @ a, b.T @ b, atol=1e-9)
-    values = np.linalg.eigvalsh(gain[:, None] * covariance * gain)
-    np.testing.assert_allclose(lost(own), values[:3].sum() * 399 / 400, rtol=1e-6)  # no rank of 3 loses less
-    assert lost(own) < 0.9 * lost(image_program.svd_factors(kernel, 3))
-    white = image_program.output_factors(kernel, 3, kernel.T @ kernel, np.ones(6))
-    one, other = (np.split(each, [12]) for each in (white, image_program.svd_factors(kernel, 3)))
-    np.testing.assert_allclose(one[0] @ one[1].T, other[0] @ other[1].T, atol=1e-9)
-
-
-def test_moments_are_those_of_the_outputs_before_normalisation():
-    build = partial(cifar10_networks.build, "resnet9", "deterministic", width=4, side=SIDE, dtype="float32")
-    program = ImageProgram(build, BATCH, 1, 6)
-    state = program.start(5)
-    found = program.output_moments(state, X[:12])
-    assert [each.shape for each, _ in found] == [(c, c) for c in (4, 8, 8, 8, 16, 32, 32, 32)]
-    kernel = np.asarray(state["weights"][0]).reshape(3, 3, 3, 4)
-    assert np.asarray(state["weights"][0]).shape == (27, 4)
-    first = jax.lax.conv_general_dilated(
-        image_program.normalised(X[:12]), kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-    flat = np.asarray(first).reshape(-1, 4)
-    np.testing.assert_allclose(found[0][0], np.cov(flat, rowvar=False, ddof=0), rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(found[0][1], 1 / flat.std(axis=0), rtol=1e-3)  # γ is 1 at the start
 
 
 def test_corruptions_do_what_their_constants_say():
@@ -361,7 +278,7 @@ def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_
             continue
         assert (piece.network, piece.family) in tuned and plan.TUNING_SEED not in plan.RESULT_SEEDS
         key = (piece.network, piece.seed, piece.held_out)
-        assert piece.family not in ("svd", "swag", "distilled", "tied") or key in trained  # where its members come from
+        assert piece.family not in ("svd", "swag") or key in trained  # where its members come from
         trained |= {key} if piece.family == "deterministic" else set()
 
 
@@ -373,6 +290,14 @@ def test_what_was_chosen_before_is_what_the_third_round_chose():
             tried = [one for one in tried if one["network"] == network]
             assert plan.Settings(**min(tried, key=lambda one: one["validation"]["nll"])["settings"]) == own
     assert tuple(next(one for one in lines if one["stage"] == "ranks")["ranks"]) == plan.RANKS["resnet20"]
+
+
+def test_a_call_chooses_again_what_the_committed_tuning_chose():
+    records = cifar10_records.Cifar10Records(ROOT / "experiments" / "results" / report.FOLDER / cifar10_scores.FIFTH)
+    for family in ("dropout", "swag"):
+        best = min(records.of("tuning", family=family), key=lambda one: one["validation"]["nll"])
+        own = records.chosen("resnet20", family)
+        assert own.name == best["configuration"] and own.rate == best["settings"]["rate"]
 
 
 def test_programs_are_traced_once_and_one_that_is_there_waits_for_no_tracing(monkeypatch):

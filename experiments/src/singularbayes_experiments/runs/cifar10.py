@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -51,7 +51,7 @@ class Experiment:
                 self._try(piece, settings)
 
     def _try(self, piece: Piece, settings: Settings) -> None:
-        """Trains one configuration; SVDs of tuning begin at the best deterministic network so far, which is kept."""
+        """Trains one configuration; SVDs of tuning begin at the best deterministic network so far."""
         name, method = next(iter(plan.FAMILIES[piece.family].items()))
         images, labels = self.images.x[self.images.validation], self.images.y[self.images.validation]
         begun = time.time()
@@ -60,9 +60,6 @@ class Experiment:
         line = self._line("tuning", piece, name, settings, begun)
         self.records.add({**line, "seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores})
         print(f"tuning {piece.family}, {settings.name}: {scores}", flush=True)
-        if scores and piece.family == "deterministic" and self.records.chosen(piece.network, piece.family) == settings:
-            path = self.training.path(piece.network, method, "tuning", plan.TUNING_SEED, 0)
-            self.training.keep(path, states[0])
 
     def _states(
         self, piece: Piece, method: ImageMethod, settings: Settings, data: str, seed: int, member: int
@@ -95,16 +92,11 @@ class Experiment:
     def test(self, piece: Piece) -> None:
         """Trains the networks of a piece and adds a record of each of its methods."""
         settings, data = self.records.chosen(piece.network, piece.family), "held_out" if piece.held_out else "all"
-        settings = settings if piece.epochs is None else replace(settings, epochs=piece.epochs)
         begun, seed = time.time(), piece.seed
         assert seed is not None
-        methods = {
-            name: method
-            for name, method in plan.FAMILIES[piece.family].items()
-            if method.members <= piece.members and not self._known(piece, name)
-        }
+        methods = {name: own for name, own in plan.FAMILIES[piece.family].items() if not self._known(piece, name)}
         first = next(iter(methods.values()))
-        plain = first.kind == "deterministic" and not first.swag and piece.epochs is None
+        plain = first.kind == "deterministic" and not first.swag
         most = max(method.members for method in methods.values())
         sets = {"test": self.images.x_test}
         if not piece.held_out:
@@ -129,7 +121,7 @@ class Experiment:
                 part: np.concatenate([e[: method.draws] for e in every[: method.members]])
                 for part, every in logits.items()
             }
-            line = self._line("result" if piece.epochs is None else "reproduction", piece, name, settings, begun)
+            line = self._line("result", piece, name, settings, begun)
             line |= {"seed": seed, "parameters": method.members * parameters, **self._scores(piece, own)}
             line["epochs"] = self.training.epochs(piece.network, method, settings, data)
             if method.members > 1:
@@ -141,10 +133,8 @@ class Experiment:
             print(f"{piece.network} {data} {seed} {name}: {shown} {line.get('ood', '')}", flush=True)
 
     def _known(self, piece: Piece, method: str) -> bool:
-        stage = "result" if piece.epochs is None else "reproduction"
-        return bool(
-            self.records.of(stage, network=piece.network, method=method, seed=piece.seed, held_out=piece.held_out)
-        )
+        own = {"network": piece.network, "method": method, "seed": piece.seed, "held_out": piece.held_out}
+        return bool(self.records.of("result", **own))
 
     def _line(self, stage: str, piece: Piece, method: str, settings: Settings, begun: float) -> dict:
         return {
@@ -233,9 +223,8 @@ class Experiment:
             every = plan.CONFIGURATIONS[piece.network][piece.family]
             steps = sum(self.training.steps(piece.network, method, settings, "tuning") for settings in every)
         else:
-            most = max(each.members for each in plan.FAMILIES[piece.family].values() if each.members <= piece.members)
+            most = max(each.members for each in plan.FAMILIES[piece.family].values())
             data, settings = "held_out" if piece.held_out else "all", self.records.chosen(piece.network, piece.family)
-            settings = settings if piece.epochs is None else replace(settings, epochs=piece.epochs)
             steps = most * self.training.steps(piece.network, method, settings, data)
         if method.swag:
             runs = 1 if piece.seed is not None else len(plan.CONFIGURATIONS[piece.network][piece.family])
@@ -247,8 +236,7 @@ class Experiment:
         if piece.seed is None:
             tried = self.records.of("tuning", network=piece.network, family=piece.family)
             return len(tried) >= len(plan.CONFIGURATIONS[piece.network][piece.family])
-        methods = plan.FAMILIES[piece.family].items()
-        return all(self._known(piece, name) for name, each in methods if each.members <= piece.members)
+        return all(self._known(piece, name) for name in plan.FAMILIES[piece.family])
 
     def do(self, piece: Piece) -> None:
         (self.tune if piece.seed is None else self.test)(piece)

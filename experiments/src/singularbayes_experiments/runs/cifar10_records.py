@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from singularbayes_experiments.problems.cifar10 import CHOSEN, Settings
+from singularbayes_experiments.problems.cifar10 import CHOSEN, CONFIGURATIONS, Settings
 from singularbayes_experiments.records import files
 
 LINES = "records.jsonl"
@@ -40,10 +40,15 @@ class Cifar10Records:
         """Returns what the plan has, or the configuration with the least NLL on validation images."""
         if family in CHOSEN.get(network, {}):
             return CHOSEN[network][family]
-        tried = [line for line in self.of("tuning", network=network, family=family) if not line["diverged"]]
+        configurations = {one.name: one for one in CONFIGURATIONS.get(network, {}).get(family, ())}
+        tried = [
+            line
+            for line in self.of("tuning", network=network, family=family)
+            if line["configuration"] in configurations and not line["diverged"]
+        ]
         if not tried:
             raise NotTuned(f"{family} on {network} needs a configuration that was tuned and did not diverge.")
-        return Settings(**min(tried, key=lambda line: line["validation"]["nll"])["settings"])
+        return configurations[min(tried, key=lambda line: line["validation"]["nll"])["configuration"]]
 
 
 def read_lines(folder: Path) -> list[dict]:
