@@ -295,7 +295,7 @@ def test_what_was_chosen_before_is_what_the_third_round_chose():
 def test_a_call_chooses_again_what_the_committed_tuning_chose():
     records = cifar10_records.Cifar10Records(ROOT / "experiments" / "results" / report.FOLDER / cifar10_scores.FIFTH)
     for family in ("dropout", "swag"):
-        best = min(records.of("tuning", family=family), key=lambda one: one["validation"]["nll"])
+        best = min(records.select("tuning", family=family), key=lambda one: one["validation"]["nll"])
         own = records.chosen("resnet20", family)
         assert own.name == best["configuration"] and own.rate == best["settings"]["rate"]
 
@@ -362,25 +362,25 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     assert not any(made.done(piece) for piece in plan.WORK)
     assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
     assert all(made.done(piece) for piece in plan.WORK)
-    found = [(one["network"], one["method"], one["held_out"], one["seed"]) for one in records.of("result")]
+    found = [(one["network"], one["method"], one["held_out"], one["seed"]) for one in records.select("result")]
     assert len(found) == len(set(found)) == 3 * (10 + 7)  # ten methods, seven of them also with classes held out
-    epochs = {(one["method"], one["held_out"]): one["epochs"] for one in records.of("result")}
+    epochs = {(one["method"], one["held_out"]): one["epochs"] for one in records.select("result")}
     assert (epochs["mixture", False], epochs["mixture_svd", False], epochs["swag", False]) == (64, 24, 8)
     assert epochs["deep_ensemble", True] == epochs["mixture_svd", True] == epochs["mc_dropout", True] == 24
     again = cifar10_records.Cifar10Records(tmp_path)  # as a second call reads it
     assert again.lines == records.lines
-    one = again.of("result", method="mixture_svd", held_out=False, seed=0)[0]
+    one = again.select("result", method="mixture_svd", held_out=False, seed=0)[0]
     assert one["parameters"] == 400 and np.shape(list(one["corrupted_nll"].values())) == (8, 5)
     assert len(one["components"]) == 4
-    first = again.of("result", method="low_rank_svd", held_out=False, seed=0)[0]
+    first = again.select("result", method="low_rank_svd", held_out=False, seed=0)[0]
     assert "components" not in first and len(set(one["components"])) == 4
     np.testing.assert_allclose(np.mean(list(one["corrupted_nll"].values())), one["corrupted"]["nll"], atol=1e-4)
     assert set(one["other"]["clothes"]) == {"auroc_entropy", "auroc_mi"}
-    assert again.of("result", method="swag")[0]["parameters"] == 900
-    held_out = again.of("result", method="mc_dropout", held_out=True, seed=0)[0]
+    assert again.select("result", method="swag")[0]["parameters"] == 900
+    held_out = again.select("result", method="mc_dropout", held_out=True, seed=0)[0]
     names = {"max_softmax", "energy", "mahalanobis", "greyness", "darkness", "contrast", "roughness"}
     assert set(held_out["ood"]) == {"auroc_entropy", "auroc_mi"}
-    plain = again.of("result", method="deterministic", held_out=False, seed=0)[0]
+    plain = again.select("result", method="deterministic", held_out=False, seed=0)[0]
     assert set(plain["detectors"]["clothes"]) == names
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
@@ -389,14 +389,14 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     assert "| SWAG |" in page and "MC dropout | rate 0.8, dropout 0.05 |" in page
 
 
-def test_work_goes_on_where_all_configurations_of_a_family_diverge(tmp_path):
+def test_work_continues_where_all_configurations_of_a_family_diverge(tmp_path):
     """A tuning with fewer numbers than configurations is done: nothing waits for the missing ones."""
     made, records = experiment(tmp_path, diverging="dropout")
     assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
     lost = [piece for piece in plan.WORK if not made.done(piece)]
     assert [(piece.family, piece.seed) for piece in lost] == [("dropout", seed) for seed in plan.RESULT_SEEDS] * 2
-    assert [one["diverged"] for one in records.of("tuning", family="dropout")] == [True] * 3
-    assert len(records.of("result", method="swag")) == 3
+    assert [one["diverged"] for one in records.select("tuning", family="dropout")] == [True] * 3
+    assert len(records.select("result", method="swag")) == 3
 
 
 def test_a_process_of_one_seed_leaves_out_a_family_until_the_process_that_tunes_has_chosen(tmp_path):
@@ -408,7 +408,7 @@ def test_a_process_of_one_seed_leaves_out_a_family_until_the_process_that_tunes_
     command.do_all(tuner, [plan.Piece("resnet20", "dropout")], deadline=np.inf)
     command.do_all(alone, [dropout], deadline=np.inf)
     assert [(one["stage"], one["method"], one["seed"]) for one in records.lines] == [("result", "mc_dropout", 1)]
-    best = min(tuner.records.of("tuning"), key=lambda one: one["validation"]["nll"])
+    best = min(tuner.records.select("tuning"), key=lambda one: one["validation"]["nll"])
     assert records.lines[0]["settings"] == best["settings"]
 
 
@@ -418,11 +418,11 @@ def test_a_piece_that_will_not_end_is_begun_only_where_another_call_follows(tmp_
     made.training.seconds_per_step = {("resnet20", "deterministic"): 1e6}
     command.do_all(made, work, deadline=time.time() + 60)
     assert not records.lines
-    command.do_all(made, work, deadline=time.time() + 60, goes_on=True)
-    assert len(records.of("result")) == 2
+    command.do_all(made, work, deadline=time.time() + 60, will_resume=True)
+    assert len(records.select("result")) == 2
 
 
-def test_a_second_call_goes_on_with_the_networks_that_were_kept(tmp_path):
+def test_a_second_call_resumes_with_the_networks_that_were_kept(tmp_path):
     class Counting(cifar10_training.Training):
         """A training whose networks are their numbers."""
 

@@ -46,8 +46,10 @@ class Experiment:
 
     def tune(self, piece: Piece) -> None:
         """Trains the configurations of a family and adds their scores on validation images."""
+        tried = self.records.select("tuning", network=piece.network, family=piece.family)
+        done = {line["configuration"] for line in tried}
         for settings in plan.CONFIGURATIONS[piece.network][piece.family]:
-            if not self.records.of("tuning", network=piece.network, family=piece.family, configuration=settings.name):
+            if settings.name not in done:
                 self._try(piece, settings)
 
     def _try(self, piece: Piece, settings: Settings) -> None:
@@ -134,7 +136,7 @@ class Experiment:
 
     def _known(self, piece: Piece, method: str) -> bool:
         own = {"network": piece.network, "method": method, "seed": piece.seed, "held_out": piece.held_out}
-        return bool(self.records.of("result", **own))
+        return bool(self.records.select("result", **own))
 
     def _line(self, stage: str, piece: Piece, method: str, settings: Settings, begun: float) -> dict:
         return {
@@ -168,7 +170,7 @@ class Experiment:
             "test": test,
             "corrupted": corrupted,
             "corrupted_nll": dict(zip(image_corruptions.NAMES, nll.tolist(), strict=True)),
-            "other": {name: self._told(logits["test"], logits[name]) for name in self.images.other},
+            "other": {name: self._ood_scores(logits["test"], logits[name]) for name in self.images.other},
         }
 
     def _components(self, piece: Piece, logits: list[np.ndarray]) -> list[float | None]:
@@ -178,8 +180,8 @@ class Experiment:
         every = [quality(each[: plan.DRAWS // len(logits), inside], labels[inside]) for each in logits]
         return [None if scores is None else round(scores["nll"], 5) for scores in every]
 
-    def _told(self, inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-        """Returns how well draws tell other data from test images."""
+    def _ood_scores(self, inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
+        """Returns how well draws detect other data beside test images."""
         where = np.arange(inside.shape[1] + outside.shape[1]) < inside.shape[1]
         return detection(np.nan_to_num(np.concatenate([inside, outside], axis=1)), where)
 
@@ -234,7 +236,7 @@ class Experiment:
     def done(self, piece: Piece) -> bool:
         """Whether all records of a piece are there; a configuration that diverged is one."""
         if piece.seed is None:
-            tried = self.records.of("tuning", network=piece.network, family=piece.family)
+            tried = self.records.select("tuning", network=piece.network, family=piece.family)
             return len(tried) >= len(plan.CONFIGURATIONS[piece.network][piece.family])
         return all(self._known(piece, name) for name in plan.FAMILIES[piece.family])
 
@@ -282,7 +284,7 @@ def run(given, deadline: float) -> int:
     ]
     prepare(training, work[:1])
     threading.Thread(target=prepare, args=(training, work), daemon=True).start()  # while the first pieces run
-    return do_all(experiment, work, deadline, given.goes_on)
+    return do_all(experiment, work, deadline, given.will_resume)
 
 
 def prepare(training: Training, work: Sequence[Piece]) -> None:
@@ -291,17 +293,17 @@ def prepare(training: Training, work: Sequence[Piece]) -> None:
         training.program(network, kind)
 
 
-def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float, goes_on: bool = False) -> int:
+def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float, will_resume: bool = False) -> int:
     """Does pieces in their order while there is time; returns how many failed.
 
     Args:
-        goes_on: another call follows, so a piece may be begun that will not end.
+        will_resume: another call resumes, so a piece may be begun that will not end.
     """
     failed = 0
     for piece in work:
         try:
             estimate, left = experiment.seconds(piece), deadline - time.time()
-            if estimate > left and not goes_on:
+            if estimate > left and not will_resume:
                 print(f"left out: {piece}, {estimate:.0f} s with {left:.0f} s left", flush=True)
                 continue
             experiment.do(piece)
@@ -327,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tuned", type=Path, help="folder of a process that tunes beside this one, which does not")
     networks = tuple(dict.fromkeys(piece.network for piece in plan.WORK))
     parser.add_argument("--network", default=networks[0], choices=networks, help="those of the present plan")
-    parser.add_argument("--goes-on", action="store_true", help="another call follows: begin what will not end in time")
+    parser.add_argument("--will-resume", action="store_true", help="a call follows: begin what will not end in time")
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")
     given = parser.parse_args(arguments)
     return min(1, run(given, time.time() + 60 * given.minutes))

@@ -28,7 +28,7 @@ class Cifar10Records:
         self.lines.append(line)
         files.append_line(self.path, json.dumps(line))
 
-    def of(self, stage: str, **wanted) -> list[dict]:
+    def select(self, stage: str, **wanted) -> list[dict]:
         lines = self.lines if self.tuned is None or stage != "tuning" else read_lines(self.tuned)
         return [
             line
@@ -43,7 +43,7 @@ class Cifar10Records:
         configurations = {one.name: one for one in CONFIGURATIONS.get(network, {}).get(family, ())}
         tried = [
             line
-            for line in self.of("tuning", network=network, family=family)
+            for line in self.select("tuning", network=network, family=family)
             if line["configuration"] in configurations and not line["diverged"]
         ]
         if not tried:
