@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,29 +157,6 @@ def test_a_low_rank_network_starts_at_the_best_approximation_of_a_trained_one():
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)  # at full rank it is the network itself
 
 
-def test_a_taught_network_takes_the_steps_of_one_with_labels_where_both_are_the_same():
-    """Probabilities of 1 for the labels and the crops that the other program draws: the same weights after a step."""
-    plain, taught = (ImageProgram(lambda: small("deterministic"), BATCH, 1, 6, taught=t) for t in (False, True))
-    state, images = plain.start(3), image_program.padded(X)
-    views = image_program.Views.random(NUM_DATA, 2, seed=0)
-    ids = np.array([[1, 5, 6, 9]], "int32")
-    key = jax.random.fold_in(jax.random.wrap_key_data(state["key"]), 0)
-    corners, flips = jax.random.split(key)
-    second = NUM_DATA + ids[0]  # places of the second view
-    views.corners[second] = jax.random.randint(corners, (BATCH, 2), 0, 2 * image_program.PADDING + 1)
-    views.flips[second] = jax.random.bernoulli(flips, shape=(BATCH,))
-    labels = views.labelled(np.eye(10, dtype="float32")[np.tile(Y, 2)])
-    step, mask = Step(0.1, 0.0, 0.01, 0.0, 5, 1e-9).numbers(), np.zeros(10, "float32")
-    state["step"] = np.int32(0)
-    ends = [
-        program.train(jax.tree.map(np.array, state), rows, (images, each, mask), {**step, "warm_up": np.float32(0.2)})
-        for program, rows, each in ((plain, ids, Y), (taught, ids + NUM_DATA, labels))
-    ]
-    np.testing.assert_allclose(ends[0][1], ends[1][1], rtol=1e-6)
-    for one, other in zip(ends[0][0]["velocities"], ends[1][0]["velocities"], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
-
-
 def test_dropout_drops_its_share_in_prediction_too_and_a_seed_fixes_what():
     inputs = keras.Input((SIDE, SIDE, 3))
     x = cifar10_networks.ConstantDropout()(inputs)
@@ -211,7 +189,7 @@ def test_draws_of_swag_have_the_mean_of_the_snapshots(tmp_path):
         def state_of(self, network, data, seed, member=0):
             return {"weights": [np.zeros(3), np.zeros((2, 2))], "others": [np.zeros(1)]}
 
-        def _stepped(self, network, kind, state, ids, labels_of, step):
+        def _stepped(self, network, kind, state, ids, data, step):
             return {**state, "weights": [weight + step.rate for weight in state["weights"]]}, 0.0
 
     images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
@@ -240,77 +218,17 @@ def test_networks_have_the_published_sizes():
         assert model.count_params() - sum(int(np.prod(v.shape)) for v in model.non_trainable_variables) == size
 
 
-def test_tied_scales_hold_twice_the_rank_in_less_than_thirty_percent():
-    sizes = {}
-    for kind, ranks in (
-        ("deterministic", ()),
-        ("low_rank", plan.RANKS["resnet9"]),
-        ("tied", plan.TIED_RANKS["resnet9"]),
-    ):
-        build = partial(cifar10_networks.build, "resnet9", kind, ranks)
-        sizes[kind] = ImageProgram(build, BATCH, 1, 6, tied=kind == "tied").num_parameters
-    assert sizes["low_rank"] == 1_855_450 and sizes["tied"] == 1_963_170
-    assert sizes["tied"] < 0.3 * sizes["deterministic"]
+def test_ranks_have_the_parameters_that_the_plan_and_the_records_say():
+    build = partial(cifar10_networks.build, "resnet9", "low_rank", plan.RANKS["resnet9"])
+    assert ImageProgram(build, BATCH, 1, 6).num_parameters == 1_855_450
+    folder = ROOT / "experiments" / "results" / report.FOLDER / cifar10_scores.FOURTH
+    runs = [one for one in cifar10_records.read_lines(folder) if one["stage"] == "result"]
+    sizes = {one["method"]: one["parameters"] for one in runs if one["network"] == "resnet9"}
+    assert sizes["mixture_tied"] == 4 * sizes["low_rank_tied"] < 0.3 * 4 * sizes["deterministic"]
     head = min(plan.TIED_RANKS["resnet9"][-1], 10)
     assert head == 10 and all(
         tied >= 2 * rank for tied, rank in zip(plan.TIED_RANKS["resnet9"][:-1], plan.RANKS["resnet9"][:-1], strict=True)
     )
-
-
-def test_tied_scales_stay_one_number_per_column():
-    """Scales of a column end alike, and one number is stored for each column of A and of B."""
-    plain, tied = (ImageProgram(lambda: small("low_rank"), BATCH, 2, 6, tied=t) for t in (False, True))
-    ends = {}
-    for name, program in (("plain", plain), ("tied", tied)):
-        _, after = trained(program, 1, kl_weight=0.0)  # the KL has one sign for all scales
-        ends[name] = [after["weights"][i] for i in program.values]
-    moved = False
-    for one, other, rows in zip(ends["plain"], ends["tied"], tied.rows, strict=True):
-        for part in (other[1][:rows], other[1][rows:]):
-            np.testing.assert_array_equal(part, np.broadcast_to(part[0], part.shape))
-        assert np.ptp(one[1][:rows], axis=0).max() > 1e-4  # else the test says nothing
-        moved |= bool(np.ptp(other[1][0]) > 0)
-    assert moved
-    shapes = [factor.shape for posterior in tied.random for factor in posterior.factors]
-    stored = sum((rows + 2) * columns for rows, columns in shapes)
-    assert tied.num_parameters == plain.num_parameters - sum(2 * r * c for r, c in shapes) + stored
-
-
-def test_a_start_from_outputs_loses_less_of_what_a_layer_computes():
-    inputs = RNG.normal(size=(400, 12)) * np.geomspace(1, 0.05, 12)
-    kernel, gain = RNG.normal(size=(12, 6)), RNG.uniform(0.2, 3.0, 6)
-    covariance = np.cov(inputs @ kernel, rowvar=False)
-
-    def lost(factors):
-        a, b = np.split(factors, [12])
-        error = inputs @ (kernel - a @ b.T) * gain
-        return (error - error.mean(axis=0)).var(axis=0).sum()
-
-    own = image_program.output_factors(kernel, 3, covariance, gain)
-    a, b = np.split(own, [12])
-    np.testing.assert_allclose(a.T @ a, b.T @ b, atol=1e-9)
-    values = np.linalg.eigvalsh(gain[:, None] * covariance * gain)
-    np.testing.assert_allclose(lost(own), values[:3].sum() * 399 / 400, rtol=1e-6)  # no rank of 3 loses less
-    assert lost(own) < 0.9 * lost(image_program.svd_factors(kernel, 3))
-    white = image_program.output_factors(kernel, 3, kernel.T @ kernel, np.ones(6))
-    one, other = (np.split(each, [12]) for each in (white, image_program.svd_factors(kernel, 3)))
-    np.testing.assert_allclose(one[0] @ one[1].T, other[0] @ other[1].T, atol=1e-9)
-
-
-def test_moments_are_those_of_the_outputs_before_normalisation():
-    build = partial(cifar10_networks.build, "resnet9", "deterministic", width=4, side=SIDE, dtype="float32")
-    program = ImageProgram(build, BATCH, 1, 6)
-    state = program.start(5)
-    found = program.output_moments(state, X[:12])
-    assert [each.shape for each, _ in found] == [(c, c) for c in (4, 8, 8, 8, 16, 32, 32, 32)]
-    kernel = np.asarray(state["weights"][0]).reshape(3, 3, 3, 4)
-    assert np.asarray(state["weights"][0]).shape == (27, 4)
-    first = jax.lax.conv_general_dilated(
-        image_program.normalised(X[:12]), kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-    flat = np.asarray(first).reshape(-1, 4)
-    np.testing.assert_allclose(found[0][0], np.cov(flat, rowvar=False, ddof=0), rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(found[0][1], 1 / flat.std(axis=0), rtol=1e-3)  # γ is 1 at the start
 
 
 def test_corruptions_do_what_their_constants_say():
@@ -360,7 +278,7 @@ def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_
             continue
         assert (piece.network, piece.family) in tuned and plan.TUNING_SEED not in plan.RESULT_SEEDS
         key = (piece.network, piece.seed, piece.held_out)
-        assert piece.family not in ("svd", "swag", "distilled", "tied") or key in trained  # where its members come from
+        assert piece.family not in ("svd", "swag") or key in trained  # where its members come from
         trained |= {key} if piece.family == "deterministic" else set()
 
 
@@ -372,6 +290,27 @@ def test_what_was_chosen_before_is_what_the_third_round_chose():
             tried = [one for one in tried if one["network"] == network]
             assert plan.Settings(**min(tried, key=lambda one: one["validation"]["nll"])["settings"]) == own
     assert tuple(next(one for one in lines if one["stage"] == "ranks")["ranks"]) == plan.RANKS["resnet20"]
+
+
+def test_a_call_chooses_again_what_the_committed_tuning_chose():
+    records = cifar10_records.Cifar10Records(ROOT / "experiments" / "results" / report.FOLDER / cifar10_scores.FIFTH)
+    for family in ("dropout", "swag"):
+        best = min(records.select("tuning", family=family), key=lambda one: one["validation"]["nll"])
+        own = records.chosen("resnet20", family)
+        assert own.name == best["configuration"] and own.rate == best["settings"]["rate"]
+
+
+def test_programs_are_traced_once_and_one_that_is_there_waits_for_no_tracing(monkeypatch):
+    traced = []
+    monkeypatch.setattr(
+        cifar10_training.Programs, "_traced", lambda self, *key: traced.append(key) or time.sleep(0.05) or object()
+    )
+    programs = cifar10_training.Programs(None, cifar10_training.TINY, "float32")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: programs.prepare("resnet9", "low_rank"), range(4)))
+        assert len(set(map(id, found))) == len(traced) == 1
+        with programs._tracing:  # as another thread does
+            assert pool.submit(programs.prepare, "resnet9", "low_rank").result(timeout=9) is found[0]
 
 
 class Untrained(cifar10_training.Training):
@@ -423,25 +362,25 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     assert not any(made.done(piece) for piece in plan.WORK)
     assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
     assert all(made.done(piece) for piece in plan.WORK)
-    found = [(one["network"], one["method"], one["held_out"], one["seed"]) for one in records.of("result")]
+    found = [(one["network"], one["method"], one["held_out"], one["seed"]) for one in records.select("result")]
     assert len(found) == len(set(found)) == 3 * (10 + 7)  # ten methods, seven of them also with classes held out
-    epochs = {(one["method"], one["held_out"]): one["epochs"] for one in records.of("result")}
+    epochs = {(one["method"], one["held_out"]): one["epochs"] for one in records.select("result")}
     assert (epochs["mixture", False], epochs["mixture_svd", False], epochs["swag", False]) == (64, 24, 8)
     assert epochs["deep_ensemble", True] == epochs["mixture_svd", True] == epochs["mc_dropout", True] == 24
     again = cifar10_records.Cifar10Records(tmp_path)  # as a second call reads it
     assert again.lines == records.lines
-    one = again.of("result", method="mixture_svd", held_out=False, seed=0)[0]
+    one = again.select("result", method="mixture_svd", held_out=False, seed=0)[0]
     assert one["parameters"] == 400 and np.shape(list(one["corrupted_nll"].values())) == (8, 5)
     assert len(one["components"]) == 4
-    first = again.of("result", method="low_rank_svd", held_out=False, seed=0)[0]
+    first = again.select("result", method="low_rank_svd", held_out=False, seed=0)[0]
     assert "components" not in first and len(set(one["components"])) == 4
     np.testing.assert_allclose(np.mean(list(one["corrupted_nll"].values())), one["corrupted"]["nll"], atol=1e-4)
     assert set(one["other"]["clothes"]) == {"auroc_entropy", "auroc_mi"}
-    assert again.of("result", method="swag")[0]["parameters"] == 900
-    held_out = again.of("result", method="mc_dropout", held_out=True, seed=0)[0]
+    assert again.select("result", method="swag")[0]["parameters"] == 900
+    held_out = again.select("result", method="mc_dropout", held_out=True, seed=0)[0]
     names = {"max_softmax", "energy", "mahalanobis", "greyness", "darkness", "contrast", "roughness"}
     assert set(held_out["ood"]) == {"auroc_entropy", "auroc_mi"}
-    plain = again.of("result", method="deterministic", held_out=False, seed=0)[0]
+    plain = again.select("result", method="deterministic", held_out=False, seed=0)[0]
     assert set(plain["detectors"]["clothes"]) == names
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
@@ -450,17 +389,17 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     assert "| SWAG |" in page and "MC dropout | rate 0.8, dropout 0.05 |" in page
 
 
-def test_work_goes_on_where_all_configurations_of_a_family_diverge(tmp_path):
+def test_work_continues_where_all_configurations_of_a_family_diverge(tmp_path):
     """A tuning with fewer numbers than configurations is done: nothing waits for the missing ones."""
     made, records = experiment(tmp_path, diverging="dropout")
     assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
     lost = [piece for piece in plan.WORK if not made.done(piece)]
     assert [(piece.family, piece.seed) for piece in lost] == [("dropout", seed) for seed in plan.RESULT_SEEDS] * 2
-    assert [one["diverged"] for one in records.of("tuning", family="dropout")] == [True] * 3
-    assert len(records.of("result", method="swag")) == 3
+    assert [one["diverged"] for one in records.select("tuning", family="dropout")] == [True] * 3
+    assert len(records.select("result", method="swag")) == 3
 
 
-def test_a_process_of_one_seed_waits_for_the_choice_of_the_process_that_tunes(tmp_path):
+def test_a_process_of_one_seed_leaves_out_a_family_until_the_process_that_tunes_has_chosen(tmp_path):
     tuner, _ = experiment(tmp_path / "tuning")
     alone, records = experiment(tmp_path / "seed", tuned=tmp_path / "tuning")
     dropout = plan.Piece("resnet20", "dropout", 1)
@@ -469,7 +408,7 @@ def test_a_process_of_one_seed_waits_for_the_choice_of_the_process_that_tunes(tm
     command.do_all(tuner, [plan.Piece("resnet20", "dropout")], deadline=np.inf)
     command.do_all(alone, [dropout], deadline=np.inf)
     assert [(one["stage"], one["method"], one["seed"]) for one in records.lines] == [("result", "mc_dropout", 1)]
-    best = min(tuner.records.of("tuning"), key=lambda one: one["validation"]["nll"])
+    best = min(tuner.records.select("tuning"), key=lambda one: one["validation"]["nll"])
     assert records.lines[0]["settings"] == best["settings"]
 
 
@@ -479,11 +418,11 @@ def test_a_piece_that_will_not_end_is_begun_only_where_another_call_follows(tmp_
     made.training.seconds_per_step = {("resnet20", "deterministic"): 1e6}
     command.do_all(made, work, deadline=time.time() + 60)
     assert not records.lines
-    command.do_all(made, work, deadline=time.time() + 60, goes_on=True)
-    assert len(records.of("result")) == 2
+    command.do_all(made, work, deadline=time.time() + 60, will_resume=True)
+    assert len(records.select("result")) == 2
 
 
-def test_a_second_call_goes_on_with_the_networks_that_were_kept(tmp_path):
+def test_a_second_call_resumes_with_the_networks_that_were_kept(tmp_path):
     class Counting(cifar10_training.Training):
         """A training whose networks are their numbers."""
 
@@ -506,6 +445,17 @@ def test_a_second_call_goes_on_with_the_networks_that_were_kept(tmp_path):
             np.testing.assert_array_equal(state["weights"][0], [2, member])
     assert trained == [("low_rank", 2, 0)] * 2 + [("low_rank", 2, 1)] * 2  # from a random start and from an SVD
     assert not list(tmp_path.glob("*.part.npz"))
+
+
+@pytest.mark.parametrize("torn", ['{"stage": "res', '{"stage": "result"}'])
+def test_a_line_that_a_kill_has_cut_is_left_out_and_the_next_one_takes_its_place(torn, tmp_path):
+    whole = '{"stage": "tuning"}\n'
+    (tmp_path / cifar10_records.LINES).write_text(whole + torn)
+    records = cifar10_records.Cifar10Records(tmp_path)
+    assert records.lines == [{"stage": "tuning"}]
+    records.add({"stage": "ranks"})
+    assert (tmp_path / cifar10_records.LINES).read_text() == whole + '{"stage": "ranks"}\n'
+    assert cifar10_records.read_lines(tmp_path) == records.lines == [{"stage": "tuning"}, {"stage": "ranks"}]
 
 
 def test_a_network_that_diverged_has_no_scores(tmp_path):

@@ -1,6 +1,7 @@
 """Processes share work: each piece is one's alone, and records that a kill has cut are left away."""
 
 import argparse
+import contextlib
 import gzip
 import math
 import subprocess
@@ -14,6 +15,19 @@ def test_a_piece_is_claimed_once(tmp_path):
     assert not claimed_work.claim(tmp_path, "a")
 
 
+def test_a_failure_is_kept_with_its_claim_and_the_end_of_the_time_is_none(tmp_path, capsys):
+    for name, error in (("a", None), ("b", ValueError("no data")), ("c", TimeoutError())):
+        assert claimed_work.claim(tmp_path, name)
+        expected = pytest.raises(TimeoutError) if name == "c" else contextlib.nullcontext()
+        with expected, claimed_work.attempt(tmp_path, name):
+            if error is not None:
+                raise error
+    assert claimed_work.failures(tmp_path) == {"b": "ValueError('no data')"}
+    assert not claimed_work.claim(tmp_path, "b")  # nobody tries again
+    assert claimed_work.report_failures(tmp_path) == 1
+    assert capsys.readouterr().out.endswith("failed: b: ValueError('no data')\n")
+
+
 def test_records_are_kept_and_read_but_for_a_line_that_was_cut(tmp_path):
     (tmp_path / "records.jsonl.gz").write_bytes(gzip.compress(b'{"seed": 0}\n'))
     assert claimed_work.keep([{"nll": 0.5}, {"nll": 0.3}, {}], tmp_path, "main") == 0.3
@@ -21,6 +35,8 @@ def test_records_are_kept_and_read_but_for_a_line_that_was_cut(tmp_path):
     with (tmp_path / "main.jsonl").open("a") as file:
         file.write('{"nll": 0.1}')
     assert claimed_work.read_lines([tmp_path]) == [{"seed": 0}, {}, {"nll": 0.5}, {"nll": 0.3}, {}]
+    claimed_work.keep([{"nll": 0.2}], tmp_path, "main")  # a second call, in place of the cut line
+    assert claimed_work.read_lines([tmp_path])[2:] == [{"nll": 0.5}, {"nll": 0.3}, {}, {"nll": 0.2}]
 
 
 @pytest.mark.parametrize("worker", ["cpu1", "accelerated1"])

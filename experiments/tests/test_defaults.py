@@ -9,6 +9,8 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from made_up_tables import made_up_table
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program, orthogonal_factors
 from singularbayes_experiments.problems import defaults
@@ -26,6 +28,12 @@ MEMBERS = (
     Configuration("anchored", 0.2, 1.0, 0.3, 4.0),
     Configuration("anchored", 0.2, 1.0, 0.1, 1.0, pretrained=0.4),
 )
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch):
+    """No test needs the data sets of UCI."""
+    monkeypatch.setattr(data, "uci_regression", made_up_table)
 
 
 def _order(seed, epoch):
@@ -121,7 +129,7 @@ def test_rows_train_stop_or_validate_and_seeds_split_tables_anew(shared):
 
 
 def test_test_rows_are_not_among_the_rows():
-    table = defaults.data.uci_regression("yacht")
+    table = made_up_table("yacht")
     rows = defaults.rows_of(SETS["yacht"])
     assert len(rows.x) == len(table.splits[0][0]) < len(table.x)
 
@@ -140,6 +148,19 @@ def test_the_command_runs_resumes_chooses_and_confirms(sets, tmp_path, capsys):
     assert command.main(["--out", str(tmp_path / "two"), "--earlier", str(tmp_path / "one"), *arguments, "9"]) == 0
     assert not list((tmp_path / "two").glob("*.jsonl"))  # all was there
     assert capsys.readouterr().out.splitlines()[0] in said
+
+
+def test_the_command_names_what_failed_and_does_the_others(tmp_path, capsys, monkeypatch):
+    def trained(self, chunk, deadline):
+        if chunk.kind == "deterministic":
+            raise ValueError("no data")
+        return [{"set": chunk.set.name, "method": command.run_name(one), "seed": one.seed} for one in chunk.members]
+
+    monkeypatch.setattr(command.Trained, "__call__", trained)
+    arguments = ["--tiny", "--sets", "yacht", "--workers", "0", "--out", str(tmp_path)]
+    assert command.main(arguments) == 1
+    assert "failed: yacht-deterministic-1-0-0: ValueError('no data')" in capsys.readouterr().out
+    assert command.read([tmp_path])
 
 
 def test_a_configuration_that_diverged_on_a_set_is_not_chosen():

@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import keras
 import numpy as np
 import pytest
 from jax import numpy as jnp
+from made_up_tables import made_up_table
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import ivon, protocol
 from singularbayes_experiments.methods.network_fit import Bucket, Fit, Network, Settings
 from singularbayes_experiments.problems import modes, modes_data, modes_grids, modes_large
@@ -27,6 +30,12 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
 ROWS = np.arange(24)
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch):
+    """No test needs the data sets of UCI."""
+    monkeypatch.setattr(data, "uci_regression", made_up_table)
 
 
 def _network(prior=None, eta=0.1, rho_lr=1.0, optimizer=None):
@@ -321,7 +330,7 @@ def test_the_rank_of_a_third_round_keeps_a_mixture_of_five_within_15_percent_of_
 
 
 def test_tuning_reads_no_test_rows_of_its_split_and_results_have_splits_of_their_own():
-    table = modes_data.data.uci_regression("yacht")
+    table = made_up_table("yacht")
     tuning, results = (modes_data.data_of(SETS["yacht"], stage) for stage in (True, False))
     train, test = table.splits[0]
     assert len(tuning.x) + sum(len(part["validation"].x) for part in tuning.parts.values()) == 2 * len(train)
@@ -367,6 +376,73 @@ def test_the_command_runs_resumes_and_chooses(tmp_path, capsys):
         assert {name for name, _ in results} == {command.chosen(records, SETS["yacht"], method, 1)}
     assert command.main([*arguments, "--minutes", "9"]) == 0
     assert len(command.read_lines([tmp_path])) == len(records)  # nothing was done twice
+
+
+class Recorder:
+    """A trainer that trains nothing: its records have an NLL, and tasks of `failing` raise an error."""
+
+    def __init__(self, failing=()):
+        self.deadline, self.failing, self.names = time.time() + 60, failing, []
+
+    def __call__(self, task, records):
+        self.names.append(task.name)
+        if task.name in self.failing:
+            raise ValueError("no data")
+        yield self.lines(task, records)
+
+    @staticmethod
+    def lines(task, records):
+        own = {"set": task.set.name, "stage": task.stage, "method": task.method, "nll": 0.5, "without_inputs": 1.0}
+        return [own | {"configuration": name, "seed": seed} for name, seed in task.runs(records)]
+
+
+def _tasks(*methods):
+    return list(command.tasks([(SETS["yacht"], [1])], methods))
+
+
+def test_what_needs_a_task_that_failed_is_not_waited_for(tmp_path, capsys):
+    (tmp_path / "claims").mkdir()
+    trainer = Recorder(failing=("yacht-deep_ensemble-tuning1",))
+    begun = time.time()
+    every = _tasks("deep_ensemble", "low_rank", "mixture_svd")
+    command.work(every, tmp_path, [], trainer, tmp_path / "claims", "main")
+    assert time.time() - begun < 10  # of the minute that it has
+    assert trainer.names == [
+        f"yacht-{name}1" for name in ("deep_ensemble-tuning", "low_rank-tuning", "low_rank-results")
+    ]
+    assert command.claimed_work.failures(tmp_path / "claims") == {
+        "yacht-deep_ensemble-tuning1": "ValueError('no data')"
+    }
+    assert command.claimed_work.report_failures(tmp_path / "claims") == 1
+    assert "failed: yacht-deep_ensemble-tuning1: ValueError('no data')" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_task_waits_for_the_process_that_is_at_what_it_needs(fails, tmp_path, monkeypatch):
+    claims, (tuning, results) = tmp_path / "claims", _tasks("low_rank")
+    claims.mkdir()
+    assert command.claimed_work.claim(claims, tuning.name)  # as another process does
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 3 and fails:
+            command.claimed_work.fail(claims, tuning.name, "no data")
+        elif len(slept) == 3:
+            command.claimed_work.keep(Recorder.lines(tuning, {}), tmp_path, "other")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    trainer = Recorder()
+    command.work([results], tmp_path, [], trainer, claims, "main")
+    assert slept == [1, 1, 1] and trainer.names == ([] if fails else [results.name])
+
+
+def test_the_command_ends_at_once_without_a_task_that_others_need(tmp_path, capsys):
+    arguments = ["--tiny", "--sets", "yacht:1", "--methods", "mixture_svd", "--out", str(tmp_path), "--minutes", "1"]
+    begun = time.time()
+    assert command.main(arguments) == 1 and time.time() - begun < 30
+    printed = capsys.readouterr().out
+    assert "failed: yacht-deep_ensemble-tuning1: other tasks need it" in printed and "2 tasks are missing" in printed
 
 
 def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):

@@ -139,6 +139,23 @@ def test_a_second_call_does_what_the_first_left_and_takes_the_configuration_with
     assert list(runs.work(folder, todo, images)) == [] and len(record.read(tmp_path)) == 4
 
 
+def test_certificates_of_a_program_that_failed_are_left_to_the_next_call(images, tmp_path, monkeypatch):
+    def fit(method, wanted, *_):
+        if method == "low_rank_25":
+            raise ValueError("no data")
+        return list(wanted)
+
+    monkeypatch.setattr(runs.plan, "fit_priors", fit)
+    monkeypatch.setattr(runs.plan, "count_mistakes", lambda *_: 0.5)
+    found = record.Record("sharp_certificates", "cnn_low_rank", 0, {}, {"certificate": 0.2}, 1, 0.0)
+    monkeypatch.setattr(runs.plan, "certified", lambda *_: found)
+    monkeypatch.setattr(CopiesFolder, "path", lambda *_: tmp_path)  # they are there
+    folder, todo = runs.Folder(tmp_path, QUICK), runs.tasks(["low_rank_25", "cnn_low_rank"], [0], QUICK)
+    lines = list(runs.work(folder, todo, images))
+    assert sum("failed" in line for line in lines) == 2 and len(lines) == 2 + 8 + 1
+    assert folder.finished() == {("cnn_low_rank", 0)}
+
+
 def test_the_split_has_every_image_once(images):
     split = CertificateSplit.of(QUICK, images)
     parts = np.concatenate([split.fitted[0], split.choosing[0], split.certifying[0]])

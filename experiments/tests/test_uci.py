@@ -6,9 +6,10 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from made_up_tables import TRAIN, made_up_table
 from posterior_table import TORCH_FIRST
 from singularbayes_experiments import data
-from singularbayes_experiments.data.uci import UCI_SETS, Regression
+from singularbayes_experiments.data.uci import UCI_SETS
 from singularbayes_experiments.problems import small_regression, uci
 from singularbayes_experiments.records import record
 
@@ -20,31 +21,16 @@ pytestmark = pytest.mark.on_torch
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "uci_trials.jsonl"
 SETS = ("yacht", "protein_tertiary_structure")
 TINY = uci.UCISettings(sets=SETS, units=4, rank=2, epochs=2, warmup=1, draws=3, members=2)
-ROWS, TRAIN = 60, 50
-
-
-def made_up(name, changed=()):
-    """A set with three splits, protein with one; `changed` rows are other ones."""
-    rng = np.random.default_rng(len(name))
-    x = 5 + 3 * rng.normal(size=(ROWS, 3))
-    x[:, 2] = 7.0
-    y = 100 + 20 * x[:, 0] + rng.normal(size=ROWS)
-    x[list(changed)] *= 9
-    y[list(changed)] -= 500
-    splits = [
-        np.split(np.random.default_rng(i).permutation(ROWS), [TRAIN]) for i in range(1 if "protein" in name else 3)
-    ]
-    return Regression(x, y, tuple((train, test) for train, test in splits), "made up")
 
 
 @pytest.fixture(autouse=True)
 def sets(monkeypatch):
-    monkeypatch.setattr(data, "uci_regression", made_up)
+    monkeypatch.setattr(data, "uci_regression", made_up_table)
     monkeypatch.setattr(uci, "MANY_CORES", 1_000)
 
 
 def test_rows_are_standardised_by_those_that_train_and_asked_targets_are_as_they_are():
-    table = made_up("yacht")
+    table = made_up_table("yacht")
     train, test = table.splits[1]
     found = small_regression.fold("yacht", 1)
     np.testing.assert_allclose(found.x.mean(axis=0), 0, atol=1e-12)
@@ -58,8 +44,8 @@ def test_rows_are_standardised_by_those_that_train_and_asked_targets_are_as_they
 
 def test_neither_training_nor_a_trial_sees_a_test_row(monkeypatch):
     before = [small_regression.fold("yacht", 2, trial) for trial in (False, True)]
-    _, test = made_up("yacht").splits[2]
-    monkeypatch.setattr(data, "uci_regression", lambda name: made_up(name, changed=test))
+    _, test = made_up_table("yacht").splits[2]
+    monkeypatch.setattr(data, "uci_regression", lambda name: made_up_table(name, changed=test))
     after = [small_regression.fold("yacht", 2, trial) for trial in (False, True)]
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one.x, other.x)
@@ -75,8 +61,8 @@ def test_a_split_trained_with_others_is_what_it_is_alone_and_its_scores_are_of_i
     assert first.metrics.keys() > alone.metrics.keys() == third.metrics.keys() == {f"yacht/{m}" for m in SCORES}
     for name, value in alone.metrics.items():
         assert third.metrics[name] == pytest.approx(value, rel=1e-4)
-    _, test = made_up("yacht").splits[2]
-    np.testing.assert_allclose(third.arrays["yacht_targets"], made_up("yacht").y[test], rtol=1e-6)
+    _, test = made_up_table("yacht").splits[2]
+    np.testing.assert_allclose(third.arrays["yacht_targets"], made_up_table("yacht").y[test], rtol=1e-6)
     errors = third.arrays["yacht_mean"] - third.arrays["yacht_targets"]
     assert third.metrics["yacht/rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-4)
     # Two members of 3 · 4 + 4 + 4 + 1 weights and a noise; protein's are 100 wide.

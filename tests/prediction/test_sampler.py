@@ -256,10 +256,10 @@ def test_layers_with_states_of_the_process_and_large_outputs_run_in_turn():
         return keras.Sequential([keras.Input((6, 4)), layers.LSTM(3, posterior=2), *more])
 
     few, many = torch.zeros((2, 6, 4)), torch.zeros((2000, 6, 4))
-    assert vectorized._stands_threads(layered(keras.layers.Dropout(0.5)), few)
-    assert not vectorized._stands_threads(layered(keras.layers.Lambda(lambda x: x)), few)
-    assert not vectorized._stands_threads(mc_dropout._Dropping(layered(keras.layers.Dropout(0.5))), few)
-    assert not vectorized._stands_threads(layered(), few.to("meta"))
+    assert vectorized._can_run_in_threads(layered(keras.layers.Dropout(0.5)), few)
+    assert not vectorized._can_run_in_threads(layered(keras.layers.Lambda(lambda x: x)), few)
+    assert not vectorized._can_run_in_threads(mc_dropout._Dropping(layered(keras.layers.Dropout(0.5))), few)
+    assert not vectorized._can_run_in_threads(layered(), few.to("meta"))
     bytes_of_one = memory._example_bytes(layered(), few)
     assert memory.at_once(layered(), many) == memory.kept_limit() // (2000 * bytes_of_one)
 

@@ -155,7 +155,7 @@ class TorchSampler(_Sampler):
         import torch
 
         threads = min(number, torch.get_num_threads(), at_once(self.model(), x))
-        if threads == 1 or not _stands_threads(self.model(), x):
+        if threads == 1 or not _can_run_in_threads(self.model(), x):
             return super()._each(one, number, x)
 
         def run(s: int) -> list:
@@ -182,7 +182,7 @@ class TorchSampler(_Sampler):
             return torch.func.vmap(lambda draw: self._run_one(sources, draw, x, frontier))(draws)
 
 
-def _stands_threads(model: keras.Model, x) -> bool:
+def _can_run_in_threads(model: keras.Model, x) -> bool:
     """Returns whether draws of a model may run at once: on a CPU, of layers of which none changes what they share.
 
     A layer of a user, or a model of a baseline, may set a generator or a flag of the whole process while it runs.

@@ -17,7 +17,6 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes import layers
 from singularbayes.posteriors import find_posteriors, find_random_posteriors, inverse_softplus, scope
 from singularbayes.training import set_kl
 from singularbayes_experiments.methods.configured_fit import orthogonal_factors
@@ -54,21 +53,10 @@ class ImageProgram:
         batch: images of a step.
         chunk: steps of a call of `train`.
         block: images of a call of `predict`.
-        taught: labels are probabilities of fixed crops, see `Views`.
-        tied: every column of A and every column of B has one scale. The library's posterior stores one for each entry;
-            here they start alike and move by their mean slope, so they stay one number.
     """
 
-    def __init__(
-        self,
-        build: Callable[[], keras.Model],
-        batch: int,
-        chunk: int,
-        block: int,
-        taught: bool = False,
-        tied: bool = False,
-    ):
-        self.batch, self.chunk, self.block, self.taught, self.tied = batch, chunk, block, taught, tied
+    def __init__(self, build: Callable[[], keras.Model], batch: int, chunk: int, block: int):
+        self.batch, self.chunk, self.block = batch, chunk, block
         with jax.default_device(jax.devices("cpu")[0]):  # hundreds of small operations, which compile quicker there
             self.model = build()
             self.random = find_random_posteriors(self.model)
@@ -79,7 +67,6 @@ class ImageProgram:
         factors = [factor for posterior in self.random for factor in posterior.factors]
         self.values = [_index(trainable, factor.values) for factor in factors]
         self.references = [_index(other, factor.reference) for factor in factors]
-        self.rows = [posterior.shape[0] for posterior in self.random for _ in posterior.factors]  # of A, above B
         self.decayed = {
             _index(trainable, plain) for posterior in self.kernels if (plain := posterior.dense_weight) is not None
         }
@@ -92,11 +79,7 @@ class ImageProgram:
     @property
     def num_parameters(self) -> int:
         """How many parameters are trained and stored."""
-        count = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
-        if self.tied:
-            shapes = [factor.shape for posterior in self.random for factor in posterior.factors]
-            count -= sum((rows - 2) * columns for rows, columns in shapes)
-        return count
+        return sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
 
     # -- starts --------------------------------------------------------------------------------------------------------
 
@@ -137,62 +120,11 @@ class ImageProgram:
                 loc, scale = orthogonal_factors(rng.standard_normal(factor.shape), posterior.shape[0], s), eta * s
             yield factor.values, np.stack([loc, np.full(factor.shape, inverse_softplus(scale))])
 
-    def factors_at(
-        self, given: "ImageProgram", state: State, moments: Sequence[tuple[np.ndarray, np.ndarray]] | None = None
-    ) -> list[np.ndarray]:
-        """Returns the means of the factors at the SVDs of the kernels of a trained deterministic network.
-
-        Args:
-            moments: of its outputs, from `output_moments`: what these lose least is kept, instead of the kernels.
-        """
+    def factors_at(self, given: "ImageProgram", state: State) -> list[np.ndarray]:
+        """Returns the means of the factors at the SVDs of the kernels of a trained deterministic network."""
         theirs = dict(zip(map(id, given.model.trainable_variables), state["weights"], strict=True))
-        plain: Sequence[None] = [None] * (len(given.kernels) - 1)
-        every = [*(moments or plain), None]  # the head's kernel is no convolution
-        found = []
-        for ours, other, covariance in zip(self.kernels, given.kernels, every, strict=True):
-            kernel, rank = np.asarray(theirs[id(other.w)]), ours.factors[0].shape[1]
-            found.append(svd_factors(kernel, rank) if covariance is None else output_factors(kernel, rank, *covariance))
-        return found
-
-    def output_moments(self, state: State, images: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Returns, of every convolution of a deterministic network, what `output_factors` takes.
-
-        That is the covariance of its outputs, and by how much batch normalisation multiplies them.
-        """
-        chain = self.model.layers
-        pairs = [
-            (layer, next(one for one in chain[i:] if isinstance(one, keras.layers.BatchNormalization)))
-            for i, layer in enumerate(chain)
-            if isinstance(layer, layers.Conv2D)
-        ]
-        inner = keras.Model(self.model.inputs, [layer.output for layer, _ in pairs])
-        weights, others = (
-            dict(zip(map(id, getattr(self.model, f"{group}_variables")), state[name], strict=True))
-            for group, name in (("trainable", "weights"), ("non_trainable", "others"))
-        )
-
-        @jax.jit
-        def moments(weights, others, x):
-            outputs, _ = inner.stateless_call(weights, others, normalised(x), training=False)
-            flat = [each.reshape(-1, each.shape[-1]).astype("float32") for each in outputs]
-            centred = [each - each.mean(axis=0) for each in flat]
-            products = [jnp.matmul(each.T, each, precision="highest") / len(each) for each in centred]
-            return [(each.mean(axis=0), product) for each, product in zip(flat, products, strict=True)]
-
-        own = (
-            [weights[id(v)] for v in inner.trainable_variables],
-            [others[id(v)] for v in inner.non_trainable_variables],
-        )
-        blocks = np.array_split(images, -(-len(images) // self.block))
-        every = [moments(*own, block) for block in blocks]
-        found = []
-        for (_, norm), parts in zip(pairs, zip(*every, strict=True), strict=True):
-            means, within = (np.array([np.asarray(part[i], "float64") for part in parts]) for i in (0, 1))
-            covariance = within.mean(axis=0) + np.cov(means, rowvar=False, bias=True)
-            gain = np.abs(np.asarray(weights[id(norm.gamma)], "float64"))
-            gain = np.maximum(gain, 0.1 * gain.mean()) / np.sqrt(np.diag(covariance) + norm.epsilon)
-            found.append((covariance, gain))
-        return found
+        pairs = zip(self.kernels, given.kernels, strict=True)
+        return [svd_factors(theirs[id(other.w)], ours.factors[0].shape[1]) for ours, other in pairs]
 
     def start_at(
         self, given: "ImageProgram", state: State, factors: Sequence[np.ndarray], seed: int, eta: float, width: float
@@ -243,8 +175,7 @@ class ImageProgram:
     def train(self):
         """Compiled: state, ids (chunk, batch), data, numbers of `Step` → state, mean NLL of the chunk.
 
-        `data` is padded images, labels and the mask that is added to logits. Where the network is taught, labels are
-        the arrays of `Views` and ids are places in them.
+        `data` is padded images, labels and the mask that is added to logits.
         """
         return jax.jit(self._train, donate_argnums=0)
 
@@ -253,12 +184,8 @@ class ImageProgram:
 
         def step(state, rows):
             key = jax.random.fold_in(jax.random.wrap_key_data(state["key"]), state["step"])
-            if self.taught:
-                x = cropped(images[rows % len(images)], labels["corners"][rows], labels["flips"][rows])
-                y = labels["probabilities"][rows]
-            else:
-                x = augmented(key, images[rows])
-                y = jax.nn.one_hot(labels[rows], mask.shape[0])
+            x = augmented(key, images[rows])
+            y = jax.nn.one_hot(labels[rows], mask.shape[0])
             others = list(state["others"])
             if self.kl_scale is not None:
                 others[self.kl_scale] = numbers["kl_weight"]
@@ -287,9 +214,6 @@ class ImageProgram:
             change = numbers["rate"] * (slope + MOMENTUM * moved)
             if i in self.values:
                 place = self.values.index(i)
-                if self.tied:
-                    slope = jnp.stack([slope[0], column_means(slope[1], self.rows[place])])
-                    moved = MOMENTUM * velocity + slope
                 squares[place] = SQUARES * squares[place] + (1 - SQUARES) * slope[1] ** 2
                 mean = (1 - MOMENTUM) * moved[1] / (1 - MOMENTUM**count)
                 root = jnp.sqrt(squares[place] / (1 - SQUARES**count))
@@ -336,26 +260,6 @@ def svd_factors(kernel: np.ndarray, rank: int) -> np.ndarray:
     return np.concatenate([kernel @ v / np.sqrt(s), v * np.sqrt(s)])
 
 
-def output_factors(kernel: np.ndarray, rank: int, covariance: np.ndarray, gain: np.ndarray) -> np.ndarray:
-    """Returns balanced factors above each other of the kernel of that rank whose outputs, times `gain`, differ least.
-
-    Args:
-        covariance: of the outputs of the kernel, (columns, columns).
-        gain: what each output is multiplied by afterwards; the shift of the mean is left to what follows.
-    """
-    kernel = np.asarray(kernel, "float64")
-    vectors = np.linalg.eigh(gain[:, None] * covariance * gain)[1][:, ::-1][:, :rank]
-    (q_a, a), (q_b, b) = (np.linalg.qr(each) for each in (kernel @ (gain[:, None] * vectors), vectors / gain[:, None]))
-    u, s, v = np.linalg.svd(a @ b.T)
-    return np.concatenate([q_a @ u * np.sqrt(s), q_b @ v.T * np.sqrt(s)])
-
-
-def column_means(slope, rows: int):
-    """Returns the means of the columns of A, the first `rows`, and of B below, in place of every entry."""
-    parts = slope[:rows], slope[rows:]
-    return jnp.concatenate([jnp.broadcast_to(each.mean(axis=0), each.shape) for each in parts])
-
-
 def schedule(progress, warm_up):
     """Returns the share of the peak rate: up linearly, then down linearly to 0.
 
@@ -381,24 +285,6 @@ def cropped(padded, corners, flips):
     side = padded.shape[1] - 2 * PADDING
     x = jax.vmap(lambda image, corner: jax.lax.dynamic_slice(image, (*corner, 0), (side, side, 3)))(padded, corners)
     return jnp.where(flips[:, None, None, None], x[:, :, ::-1], x)
-
-
-@dataclass(frozen=True)
-class Views:
-    """Random crops of all images: view v of image i has the place v · images + i, and may have probabilities."""
-
-    corners: np.ndarray  # (places, 2)
-    flips: np.ndarray  # (places,)
-
-    @classmethod
-    def random(cls, images: int, views: int, seed: int) -> "Views":
-        rng, places = np.random.default_rng([seed, 4]), images * views
-        corners = rng.integers(0, 2 * PADDING + 1, (places, 2)).astype("int32")
-        return cls(corners, rng.random(places) < 0.5)
-
-    def labelled(self, probabilities) -> dict[str, Any]:
-        """Returns what `ImageProgram.train` takes as labels."""
-        return {"corners": self.corners, "flips": self.flips, "probabilities": probabilities}
 
 
 def padded(images: np.ndarray) -> np.ndarray:

@@ -78,11 +78,9 @@ RANKS = {
     "resnet20": (8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 16, 16, 8, 16, 16, 16, 16, 16, 8, 8),  # and of 0.6 in the third
 }
 TIED_RANKS = {"resnet9": (16, 48, 48, 56, 80, 128, 112, 144, 10)}
-OUTPUT_IMAGES = 2000  # whose outputs give the start of `Settings.outputs`
 TUNING_EPOCHS = 24
 PUBLISHED_EPOCHS = 100
 SWAG_EPOCHS = 8  # snapshots
-VIEWS = 12  # crops of an image that the ensemble labels
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,6 @@ class Settings:
         decay: weight decay of kernels without a posterior, and what the prior of others pulls with.
         dropout: share of activations that MC dropout drops.
         epochs: None is what the network has.
-        outputs: an SVD-initialised network begins at what keeps most of the outputs of every layer, not of its kernel.
     """
 
     rate: float
@@ -122,7 +119,6 @@ class Settings:
     decay: float = DECAY
     dropout: float = 0.0
     epochs: int | None = None
-    outputs: bool = False
 
     def prior_width(self, num_data: int) -> float:
         """Returns the standard deviation of the prior.
@@ -155,7 +151,8 @@ class ImageMethod:
         return 1 if self.kind == "deterministic" and not self.swag else DRAWS // self.members
 
 
-# What is tuned and trained as one → its methods: the single network, then those that average several.
+# What is tuned and trained as one → its methods: the single network, then those that average several. "distilled" and
+# "tied" are of earlier rounds: the report shows their records, and the code that trained them is at their commits.
 FAMILIES: dict[str, dict[str, ImageMethod]] = {
     "deterministic": {
         "deterministic": ImageMethod("deterministic", 1),
@@ -204,7 +201,7 @@ CHOSEN: dict[str, dict[str, Settings]] = {
 class Piece:
     """One piece of work: all methods of a family on a network with one seed; a seed of None is their tuning.
 
-    With `epochs` it is one network of that many, to compare with a published number.
+    In the third round, those with `epochs` were one network of that many, to compare with a published number.
     """
 
     network: str

@@ -99,7 +99,7 @@ def build(
     """Returns a network with two outputs, logits and last features; priors are centred, of unit width.
 
     Args:
-        kind: "distilled" and "tied" are built as "low_rank", "dropout" as "deterministic" with `ConstantDropout`.
+        kind: "dropout" is built as "deterministic" with `ConstantDropout`.
         ranks: of all kernels, for `kind` "low_rank".
         width: channels of the first convolution; the network's own by default.
     """
@@ -110,10 +110,7 @@ def build(
         "low_rank": lambda i: LowRank(ranks[i], prior=prior),
         "rank_one": lambda i: RankOne(prior=prior),
     }
-    posteriors |= {
-        "dropout": posteriors["deterministic"],
-        **dict.fromkeys(("distilled", "tied"), posteriors["low_rank"]),
-    }
+    posteriors["dropout"] = posteriors["deterministic"]
     body, own = _BODIES[name]
     inputs = keras.Input((side, side, 3), dtype="float32")
     outputs = body(_Maker(posteriors[kind], dtype, kind == "dropout"), inputs, width or own)

@@ -59,10 +59,10 @@ class Line:
         >>> Line("low-rank", (Found("MAE"), Found("ECE", "Total"), Found("PICP", "Total")), (), ()).cells
         ('MAE; ECE, PICP (Total)', '–', '–')
         """
-        return tuple(_said(side) for side in self.sides)
+        return tuple(_cell(side) for side in self.sides)
 
 
-def _said(side: Sequence[Found]) -> str:
+def _cell(side: Sequence[Found]) -> str:
     groups = [(table, [each.label for each in of]) for table, of in groupby(side, lambda each: each.table)]
     return "; ".join(", ".join(labels) + (f" ({table})" if table else "") for table, labels in groups) or NONE
 

@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -46,12 +46,14 @@ class Experiment:
 
     def tune(self, piece: Piece) -> None:
         """Trains the configurations of a family and adds their scores on validation images."""
+        tried = self.records.select("tuning", network=piece.network, family=piece.family)
+        done = {line["configuration"] for line in tried}
         for settings in plan.CONFIGURATIONS[piece.network][piece.family]:
-            if not self.records.of("tuning", network=piece.network, family=piece.family, configuration=settings.name):
+            if settings.name not in done:
                 self._try(piece, settings)
 
     def _try(self, piece: Piece, settings: Settings) -> None:
-        """Trains one configuration; SVDs of tuning begin at the best deterministic network so far, which is kept."""
+        """Trains one configuration; SVDs of tuning begin at the best deterministic network so far."""
         name, method = next(iter(plan.FAMILIES[piece.family].items()))
         images, labels = self.images.x[self.images.validation], self.images.y[self.images.validation]
         begun = time.time()
@@ -60,9 +62,6 @@ class Experiment:
         line = self._line("tuning", piece, name, settings, begun)
         self.records.add({**line, "seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores})
         print(f"tuning {piece.family}, {settings.name}: {scores}", flush=True)
-        if scores and piece.family == "deterministic" and self.records.chosen(piece.network, piece.family) == settings:
-            path = self.training.path(piece.network, method, "tuning", plan.TUNING_SEED, 0)
-            self.training.keep(path, states[0])
 
     def _states(
         self, piece: Piece, method: ImageMethod, settings: Settings, data: str, seed: int, member: int
@@ -95,16 +94,11 @@ class Experiment:
     def test(self, piece: Piece) -> None:
         """Trains the networks of a piece and adds a record of each of its methods."""
         settings, data = self.records.chosen(piece.network, piece.family), "held_out" if piece.held_out else "all"
-        settings = settings if piece.epochs is None else replace(settings, epochs=piece.epochs)
         begun, seed = time.time(), piece.seed
         assert seed is not None
-        methods = {
-            name: method
-            for name, method in plan.FAMILIES[piece.family].items()
-            if method.members <= piece.members and not self._known(piece, name)
-        }
+        methods = {name: own for name, own in plan.FAMILIES[piece.family].items() if not self._known(piece, name)}
         first = next(iter(methods.values()))
-        plain = first.kind == "deterministic" and not first.swag and piece.epochs is None
+        plain = first.kind == "deterministic" and not first.swag
         most = max(method.members for method in methods.values())
         sets = {"test": self.images.x_test}
         if not piece.held_out:
@@ -129,7 +123,7 @@ class Experiment:
                 part: np.concatenate([e[: method.draws] for e in every[: method.members]])
                 for part, every in logits.items()
             }
-            line = self._line("result" if piece.epochs is None else "reproduction", piece, name, settings, begun)
+            line = self._line("result", piece, name, settings, begun)
             line |= {"seed": seed, "parameters": method.members * parameters, **self._scores(piece, own)}
             line["epochs"] = self.training.epochs(piece.network, method, settings, data)
             if method.members > 1:
@@ -141,10 +135,8 @@ class Experiment:
             print(f"{piece.network} {data} {seed} {name}: {shown} {line.get('ood', '')}", flush=True)
 
     def _known(self, piece: Piece, method: str) -> bool:
-        stage = "result" if piece.epochs is None else "reproduction"
-        return bool(
-            self.records.of(stage, network=piece.network, method=method, seed=piece.seed, held_out=piece.held_out)
-        )
+        own = {"network": piece.network, "method": method, "seed": piece.seed, "held_out": piece.held_out}
+        return bool(self.records.select("result", **own))
 
     def _line(self, stage: str, piece: Piece, method: str, settings: Settings, begun: float) -> dict:
         return {
@@ -178,7 +170,7 @@ class Experiment:
             "test": test,
             "corrupted": corrupted,
             "corrupted_nll": dict(zip(image_corruptions.NAMES, nll.tolist(), strict=True)),
-            "other": {name: self._told(logits["test"], logits[name]) for name in self.images.other},
+            "other": {name: self._ood_scores(logits["test"], logits[name]) for name in self.images.other},
         }
 
     def _components(self, piece: Piece, logits: list[np.ndarray]) -> list[float | None]:
@@ -188,8 +180,8 @@ class Experiment:
         every = [quality(each[: plan.DRAWS // len(logits), inside], labels[inside]) for each in logits]
         return [None if scores is None else round(scores["nll"], 5) for scores in every]
 
-    def _told(self, inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-        """Returns how well draws tell other data from test images."""
+    def _ood_scores(self, inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
+        """Returns how well draws detect other data beside test images."""
         where = np.arange(inside.shape[1] + outside.shape[1]) < inside.shape[1]
         return detection(np.nan_to_num(np.concatenate([inside, outside], axis=1)), where)
 
@@ -233,9 +225,8 @@ class Experiment:
             every = plan.CONFIGURATIONS[piece.network][piece.family]
             steps = sum(self.training.steps(piece.network, method, settings, "tuning") for settings in every)
         else:
-            most = max(each.members for each in plan.FAMILIES[piece.family].values() if each.members <= piece.members)
+            most = max(each.members for each in plan.FAMILIES[piece.family].values())
             data, settings = "held_out" if piece.held_out else "all", self.records.chosen(piece.network, piece.family)
-            settings = settings if piece.epochs is None else replace(settings, epochs=piece.epochs)
             steps = most * self.training.steps(piece.network, method, settings, data)
         if method.swag:
             runs = 1 if piece.seed is not None else len(plan.CONFIGURATIONS[piece.network][piece.family])
@@ -245,10 +236,9 @@ class Experiment:
     def done(self, piece: Piece) -> bool:
         """Whether all records of a piece are there; a configuration that diverged is one."""
         if piece.seed is None:
-            tried = self.records.of("tuning", network=piece.network, family=piece.family)
+            tried = self.records.select("tuning", network=piece.network, family=piece.family)
             return len(tried) >= len(plan.CONFIGURATIONS[piece.network][piece.family])
-        methods = plan.FAMILIES[piece.family].items()
-        return all(self._known(piece, name) for name, each in methods if each.members <= piece.members)
+        return all(self._known(piece, name) for name in plan.FAMILIES[piece.family])
 
     def do(self, piece: Piece) -> None:
         (self.tune if piece.seed is None else self.test)(piece)
@@ -288,12 +278,13 @@ def run(given, deadline: float) -> int:
         piece
         for piece in plan.WORK
         if given.only in ("", piece.family)
-        and (given.network, piece.seed in seeds) == (piece.network, True)
+        and piece.network == given.network
+        and piece.seed in seeds
         and not experiment.done(piece)
     ]
     prepare(training, work[:1])
     threading.Thread(target=prepare, args=(training, work), daemon=True).start()  # while the first pieces run
-    return do_all(experiment, work, deadline, given.goes_on)
+    return do_all(experiment, work, deadline, given.will_resume)
 
 
 def prepare(training: Training, work: Sequence[Piece]) -> None:
@@ -302,17 +293,17 @@ def prepare(training: Training, work: Sequence[Piece]) -> None:
         training.program(network, kind)
 
 
-def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float, goes_on: bool = False) -> int:
+def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float, will_resume: bool = False) -> int:
     """Does pieces in their order while there is time; returns how many failed.
 
     Args:
-        goes_on: another call follows, so a piece may be begun that will not end.
+        will_resume: another call resumes, so a piece may be begun that will not end.
     """
     failed = 0
     for piece in work:
         try:
             estimate, left = experiment.seconds(piece), deadline - time.time()
-            if estimate > left and not goes_on:
+            if estimate > left and not will_resume:
                 print(f"left out: {piece}, {estimate:.0f} s with {left:.0f} s left", flush=True)
                 continue
             experiment.do(piece)
@@ -338,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tuned", type=Path, help="folder of a process that tunes beside this one, which does not")
     networks = tuple(dict.fromkeys(piece.network for piece in plan.WORK))
     parser.add_argument("--network", default=networks[0], choices=networks, help="those of the present plan")
-    parser.add_argument("--goes-on", action="store_true", help="another call follows: begin what will not end in time")
+    parser.add_argument("--will-resume", action="store_true", help="a call follows: begin what will not end in time")
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")
     given = parser.parse_args(arguments)
     return min(1, run(given, time.time() + 60 * given.minutes))

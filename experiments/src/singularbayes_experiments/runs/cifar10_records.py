@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from singularbayes_experiments.problems.cifar10 import CHOSEN, Settings
+from singularbayes_experiments.problems.cifar10 import CHOSEN, CONFIGURATIONS, Settings
+from singularbayes_experiments.records import files
 
 LINES = "records.jsonl"
 
@@ -25,10 +26,9 @@ class Cifar10Records:
 
     def add(self, line: dict) -> None:
         self.lines.append(line)
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        files.append_line(self.path, json.dumps(line))
 
-    def of(self, stage: str, **wanted) -> list[dict]:
+    def select(self, stage: str, **wanted) -> list[dict]:
         lines = self.lines if self.tuned is None or stage != "tuning" else read_lines(self.tuned)
         return [
             line
@@ -40,13 +40,18 @@ class Cifar10Records:
         """Returns what the plan has, or the configuration with the least NLL on validation images."""
         if family in CHOSEN.get(network, {}):
             return CHOSEN[network][family]
-        tried = [line for line in self.of("tuning", network=network, family=family) if not line["diverged"]]
+        configurations = {one.name: one for one in CONFIGURATIONS.get(network, {}).get(family, ())}
+        tried = [
+            line
+            for line in self.select("tuning", network=network, family=family)
+            if line["configuration"] in configurations and not line["diverged"]
+        ]
         if not tried:
             raise NotTuned(f"{family} on {network} needs a configuration that was tuned and did not diverge.")
-        return Settings(**min(tried, key=lambda line: line["validation"]["nll"])["settings"])
+        return configurations[min(tried, key=lambda line: line["validation"]["nll"])["configuration"]]
 
 
 def read_lines(folder: Path) -> list[dict]:
-    """Returns the records in a folder; none where it has none."""
+    """Returns the records in a folder, none where it has none; a line that a kill has cut is left out."""
     path = folder / LINES
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in files.read_lines(path)] if path.exists() else []

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from singularbayes.baselines import Snapshots
-from singularbayes_experiments.methods.image_program import ImageProgram, State, Step, Views, cropped, padded
+from singularbayes_experiments.methods.image_program import ImageProgram, State, Step, padded
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems import cifar10_networks, image_corruptions
 from singularbayes_experiments.problems.cifar10 import ImageMethod, Kind, Settings
@@ -33,13 +33,11 @@ class Size:
     epochs: float  # a factor
     width: int | None
     corrupted: int | None = None  # test images; None is the plan's
-    views: int = plan.VIEWS
     rate: float = 1.0  # a factor of rates
 
 
 FULL = Size(plan.BATCH, 97, 2000, 1.0, None)
-TINY = Size(8, 1, 20, 0.02, 4, corrupted=5, views=2, rate=0.02)
-_LOW_RANK = ("low_rank", "distilled", "tied")
+TINY = Size(8, 1, 20, 0.02, 4, corrupted=5, rate=0.02)
 
 
 class Images:
@@ -92,23 +90,21 @@ class Programs:
         self._tracing = threading.Lock()
 
     def prepare(self, network: str, kind: Kind, ranks: Sequence[int] = ()) -> ImageProgram:
-        """Returns a program, whose compilation begins."""
-        with self._tracing:
-            if (network, kind) not in self.programs:
-                self.programs[network, kind] = self._traced(network, kind, ranks)
-            return self.programs[network, kind]
+        """Returns a program, whose compilation begins; one that is there already does not wait for others' tracing."""
+        if (network, kind) not in self.programs:
+            with self._tracing:
+                if (network, kind) not in self.programs:  # another thread may have traced it meanwhile
+                    self.programs[network, kind] = self._traced(network, kind, ranks)
+        return self.programs[network, kind]
 
     def _traced(self, network: str, kind: Kind, ranks: Sequence[int]) -> ImageProgram:
         size, begun = self.size, time.time()
         build = partial(cifar10_networks.build, network, kind, ranks, self.dtype, size.width, self.images.x.shape[1])
-        program = ImageProgram(
-            build, size.batch, size.chunk, size.block, taught=kind == "distilled", tied=kind == "tied"
-        )
+        program = ImageProgram(build, size.batch, size.chunk, size.block)
         state = jax.tree.map(_shape, program.start(0, 1.0))
         mask = self.images.mask("all")
         ids = jax.ShapeDtypeStruct((size.chunk, size.batch), np.dtype("int32"))
-        labels = self.images.labels if kind != "distilled" else self._taught_labels()
-        data = jax.tree.map(_shape, (self.images.padded, labels, mask))
+        data = jax.tree.map(_shape, (self.images.padded, self.images.labels, mask))
         numbers = jax.tree.map(_shape, Step(0, 0, 0, 0, 1, 0).numbers())
         block = jax.ShapeDtypeStruct((size.block, *self.images.x.shape[1:]), np.dtype("uint8"))
         seed = jax.ShapeDtypeStruct((), np.dtype("uint32"))
@@ -123,23 +119,12 @@ class Programs:
         )
         return program
 
-    def _taught_labels(self) -> dict[str, jax.ShapeDtypeStruct]:
-        places = len(self.images.x) * self.size.views
-        return {
-            "corners": jax.ShapeDtypeStruct((places, 2), np.dtype("int32")),
-            "flips": jax.ShapeDtypeStruct((places,), np.dtype("bool")),
-            "probabilities": jax.ShapeDtypeStruct((places, plan.CLASSES), np.dtype("float32")),
-        }
-
     def compiled(self, network: str, kind: Kind, what: str) -> Any:
         return self._compiled[network, kind, what].result()
 
 
 def _shape(array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(np.shape(array), array.dtype)
-
-
-_cropped = jax.jit(cropped)
 
 
 class Training:
@@ -155,14 +140,13 @@ class Training:
         self.images, self.size, self.records, self.kept, self.deadline = images, size, records, kept, deadline
         self.programs = Programs(images, size, dtype)
         self.seconds_per_step: dict[tuple[str, Kind], float] = {}
-        self._taught: tuple[tuple, dict] | None = None
 
     def program(self, network: str, kind: Kind) -> ImageProgram:
         return self.programs.prepare(network, kind, self.ranks(network, kind))
 
     def ranks(self, network: str, kind: Kind) -> tuple[int, ...]:
         """Returns the ranks of a network; none where it has no low rank."""
-        return (plan.TIED_RANKS if kind == "tied" else plan.RANKS)[network] if kind in _LOW_RANK else ()
+        return plan.RANKS[network] if kind == "low_rank" else ()
 
     def epochs(self, network: str, method: ImageMethod, settings: Settings, data: str) -> int:
         """Returns the epochs of a training."""
@@ -191,25 +175,17 @@ class Training:
         if method.svd:
             given = self.state_of(network, data, seed, member)
             deterministic = self.program(network, "deterministic")
-            moments = None
-            if settings.outputs:
-                rows_of = np.random.default_rng([number, 7]).permutation(rows)[: plan.OUTPUT_IMAGES]
-                moments = deterministic.output_moments(given, self.images.x[rows_of])
-            factors = program.factors_at(deterministic, given, moments)
+            factors = program.factors_at(deterministic, given)
             state = program.start_at(deterministic, given, factors, number, settings.eta, width)
         else:
             state = program.start(number, settings.eta, width, settings.dropout)
         steps = self.steps(network, method, settings, data)
         rate = self.size.rate * settings.rate
         step = Step(rate, settings.rho_rate, settings.decay, settings.beta / len(rows), steps, plan.WARM_UP)
-        ids, labels = batches(rows, self.size.batch, steps, number), self.images.labels
-        if method.kind == "distilled":
-            labels = self.taught(network, data, seed)
-            views = np.random.default_rng([number, 5]).integers(0, self.size.views, ids.shape)
-            ids = (ids + len(self.images.x) * views).astype("int32")
+        ids = batches(rows, self.size.batch, steps, number)
         self.programs.compiled(network, method.kind, "train")  # not in the time of a step
         begun = time.time()
-        state, last = self._stepped(network, method.kind, state, ids, (labels, data), step)
+        state, last = self._stepped(network, method.kind, state, ids, data, step)
         self.seconds_per_step[network, method.kind] = (time.time() - begun) / steps
         print(
             f"  {network} {method.kind}{' svd' * method.svd}, {data}, {number}: {steps} steps, "
@@ -218,10 +194,9 @@ class Training:
         )
         return {"weights": state["weights"], "others": state["others"]}
 
-    def _stepped(self, network: str, kind: Kind, state: State, ids, labels_of, step: Step) -> tuple[State, float]:
+    def _stepped(self, network: str, kind: Kind, state: State, ids, data: str, step: Step) -> tuple[State, float]:
         """Returns the state after all batches and the NLL of the last chunk."""
-        labels, data = labels_of
-        inputs = (self.images.padded, labels, self.images.mask(data))
+        inputs = (self.images.padded, self.images.labels, self.images.mask(data))
         run, before, nll = self.programs.compiled(network, kind, "train"), None, np.nan
         for chunk in ids.reshape(-1, self.size.chunk, self.size.batch):
             state, nll = run(state, chunk, inputs, step.numbers())
@@ -231,26 +206,6 @@ class Training:
             if time.time() > self.deadline:
                 raise TimeoutError
         return state, float(nll)
-
-    def taught(self, network: str, data: str, seed: int) -> dict:
-        """Returns crops of all images with the mean probabilities of the deep ensemble of a seed."""
-        key = (network, data, seed)
-        if self._taught is None or self._taught[0] != key:
-            views = Views.random(len(self.images.x), self.size.views, seed)
-            members = [jax.device_put(self.state_of(network, data, seed, each)) for each in range(plan.MEMBERS)]
-            run, mask = self.programs.compiled(network, "deterministic", "predict"), self.images.mask(data)
-            count, size, found = len(views.flips), self.size.block, []
-            for start in range(0, count, size):
-                places = np.arange(start, start + size) % count
-                x = _cropped(
-                    self.images.padded[places % len(self.images.x)], views.corners[places], views.flips[places]
-                )
-                logits = [run(one["weights"], one["others"], np.uint32(0), x, mask)[0] for one in members]
-                found.append(sum(jax.nn.softmax(each) for each in logits) / len(members))
-                found[-1].block_until_ready()
-            probabilities = jax.numpy.concatenate(found)[:count]
-            self._taught = key, jax.device_put(views.labelled(probabilities))
-        return self._taught[1]
 
     def swag(self, network: str, settings: Settings, data: str, seed: int) -> list[State]:
         """Returns draws of SWAG that begin at the deterministic network of a seed, with moments of their own."""
@@ -262,9 +217,8 @@ class Training:
         ids = batches(rows, self.size.batch, steps, number)
         constant = Step(self.size.rate * settings.rate, 0.0, settings.decay, 0.0, _MANY, 1 / _MANY)
         snapshots = Snapshots(plan.SWAG_EPOCHS)
-        labels_of = self.images.labels, data
         for part in np.array_split(ids, min(plan.SWAG_EPOCHS, steps // self.size.chunk)):
-            state, _ = self._stepped(network, "deterministic", state, part, labels_of, constant)
+            state, _ = self._stepped(network, "deterministic", state, part, data, constant)
             snapshots.add(np.concatenate([np.asarray(weight).ravel() for weight in state["weights"]]))
         still = Step(0.0, 0.0, 0.0, 0.0, _MANY, 1 / _MANY)  # nothing moves but the moments
         rng, drawn = np.random.default_rng([number, 6]), []
@@ -274,7 +228,7 @@ class Training:
             weights = [part.reshape(shape) for part, shape in zip(flat, shapes, strict=True)]
             one = program.start_from({"weights": weights, "others": state["others"]}, number)
             one = jax.tree.map(np.array, one)  # copies, which the program may overwrite
-            one, _ = self._stepped(network, "deterministic", one, ids[: self.size.chunk], labels_of, still)
+            one, _ = self._stepped(network, "deterministic", one, ids[: self.size.chunk], data, still)
             drawn.append({"weights": one["weights"], "others": one["others"]})
         return drawn
 

@@ -1,10 +1,12 @@
 """Work that several processes share: what each has claimed, records as lines of JSON, and the processes themselves.
 
 A command that works so has the arguments of `add_arguments`. The first process calls `start` for each of the others,
-which is the same command with a folder of claims, and `wait` for them in the end.
+which is the same command with a folder of claims, and `wait` for them in the end. The file of a claim is empty unless
+its work failed.
 """
 
 import argparse
+import contextlib
 import gzip
 import json
 import math
@@ -12,8 +14,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from singularbayes_experiments.records import files
 
 
 def add_arguments(parser: argparse.ArgumentParser, tiny: str) -> None:
@@ -37,8 +42,8 @@ def read_lines(folders: Sequence[Path]) -> list[dict]:
 
 def keep(found: Sequence[dict], out: Path, worker: str) -> float:
     """Adds records to the file of a process; returns the least NLL among them."""
-    with (out / f"{worker}.jsonl").open("a") as file:
-        file.write("".join(f"{json.dumps(line)}\n" for line in found))
+    if found:
+        files.append_line(out / f"{worker}.jsonl", "\n".join(json.dumps(line) for line in found))
     return min((line.get("nll", math.inf) for line in found), default=math.inf)
 
 
@@ -49,6 +54,36 @@ def claim(claims: Path, name: str) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def fail(claims: Path, name: str, reason: str) -> None:
+    """Lets all processes know that nobody is going to do a piece of work."""
+    (claims / name).write_text(reason)
+
+
+@contextlib.contextmanager
+def attempt(claims: Path, name: str) -> Iterator[None]:
+    """Prints and notes a failure of a claimed piece, which leaves the minutes to others; `TimeoutError` is none."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except Exception as error:
+        print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
+        fail(claims, name, repr(error))
+
+
+def failures(claims: Path) -> dict[str, str]:
+    """Returns what failed and why, by name."""
+    return {path.name: reason for path in sorted(claims.iterdir()) if (reason := path.read_text())}
+
+
+def report_failures(claims: Path) -> int:
+    """Prints what failed; returns the exit status, 1 if anything did."""
+    found = failures(claims)
+    for name, reason in found.items():
+        print(f"failed: {name}: {reason}")
+    return min(1, len(found))
 
 
 def start(module: str, given: argparse.Namespace, worker: str, sets: str, more: Sequence[str] = ()) -> subprocess.Popen:

@@ -275,11 +275,12 @@ def work(
             if not claimed_work.claim(claims, chunk.name):
                 continue
             try:
-                found = trained(chunk, deadline)
+                with claimed_work.attempt(claims, chunk.name):
+                    found = trained(chunk, deadline)
+                    best = claimed_work.keep(found, out, worker)
+                    print(f"{worker} {one.name} {chunk.kind}: {len(found)} runs, best NLL {best:.4f}", flush=True)
             except TimeoutError:
                 return False
-            best = claimed_work.keep(found, out, worker)
-            print(f"{worker} {one.name} {chunk.kind}: {len(found)} runs, best NLL {best:.4f}", flush=True)
             if time.time() > deadline:
                 return False
     return True
@@ -354,11 +355,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             worker="main",
         )
         claimed_work.wait(workers, deadline)
+        failed = claimed_work.report_failures(given.claims)
         done = _keys(read([out, *given.earlier]))
         missing = sum(len(chunk.members) for chunk in chunks(sets, wanted(stage), seeds, done))
         if missing:
             print(f"{missing} runs of {stage} are missing: call it again with --earlier {out}, or the same --out.")
-            return 0
+            return failed
     records = read([out, *given.earlier])
     for number in (1, COMPONENTS):
         choice = chosen(records, every, number)

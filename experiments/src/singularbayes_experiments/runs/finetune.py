@@ -45,13 +45,13 @@ def run(given, deadline: float) -> None:
             for stage, small in itertools.product(("defaults", "scales"), plan.SMALL[:3]):
                 if small.name in wanted:
                     ask(machine, stage, small, records, deadline)
-        if records.of("result", setting.name):
+        if records.select("result", setting.name):
             continue
         one_setting(machine, setting, records, deadline, given.features)
         print(f"{setting.name}: {deadline - time.time():.0f} s left", flush=True)
     if given.features is not None:
         for setting in plan.SMALL:
-            if setting.name in wanted and records.of("result", setting.name):
+            if setting.name in wanted and records.select("result", setting.name):
                 features_again(machine, setting, records, deadline, given.features)
 
 

@@ -46,7 +46,7 @@ Predictions = dict[tuple[Trained, int], ClassPredictive]  # by network and draws
 
 def zero_shot(machine: LanguageMachine, setting: LanguageSetting, records: FinetuneRecords) -> float:
     """Adds the scores of the untrained model; returns the power of the number of tokens that validation chooses."""
-    done = records.of("zero-shot", setting.name)
+    done = records.select("zero-shot", setting.name)
     if not done:
         state = machine.program.start_many(stacked([start_of(ANY, 1)] * CHUNK))
         lines: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def zero_shot(machine: LanguageMachine, setting: LanguageSetting, records: Finet
         best["test"] = quality(p, machine.sets[setting.name].labels[rows])
         records.add([{"stage": "zero-shot", "setting": setting.name, "method": "zero_shot", **line} for line in lines])
         print(setting.name, json.dumps(lines), flush=True)
-        done = records.of("zero-shot", setting.name)
+        done = records.select("zero-shot", setting.name)
     return next(line["power"] for line in done if "test" in line)
 
 
@@ -67,7 +67,7 @@ def tune(
     machine: LanguageMachine, setting: LanguageSetting, power: float, kinds, records: FinetuneRecords, deadline: float
 ) -> None:
     """Adds the validation scores of every configuration and tuning seed."""
-    done = {(line["kind"], line["configuration"], line["seed"]) for line in records.of("tuning", setting.name)}
+    done = {(line["kind"], line["configuration"], line["seed"]) for line in records.select("tuning", setting.name)}
     left = [one for one in plan.tuning(kinds) if (one.adaptation.kind, one.adaptation.name, one.seed) not in done]
     rows = machine.part(setting, "validation")
     labels = machine.sets[setting.name].labels[rows]
@@ -93,7 +93,7 @@ def choices(records: FinetuneRecords, setting: LanguageSetting, kinds: Sequence[
     """Returns the configuration of every kind with the least mean validation NLL over the tuning seeds."""
     found: dict[Kind, Adaptation] = {}
     for kind in kinds:
-        nll, settings = validation_nll(line for line in records.of("tuning", setting.name) if line["kind"] == kind)
+        nll, settings = validation_nll(line for line in records.select("tuning", setting.name) if line["kind"] == kind)
         found[kind] = settings[protocol.choose([protocol.Tried(name, tuple(each)) for name, each in nll.items()]).name]
     return found
 
@@ -107,7 +107,7 @@ def test(
     deadline: float,
 ) -> None:
     """Trains the chosen configurations with the result seeds and adds the scores of methods as they are complete."""
-    done = {(line["method"], line["seed"]) for line in records.of("result", setting.name)}
+    done = {(line["method"], line["seed"]) for line in records.select("result", setting.name)}
     runs = []
     for method, (kind, count) in plan.methods(list(chosen)).items():
         draws = draws_of(method, kind, plan.RESULT_DRAWS)
@@ -165,7 +165,7 @@ def one_stage(
 ) -> None:
     """Tunes and tests some methods of one data set, chunk by chunk while there is time."""
     wanted = {(method, seed) for method in plan.methods(kinds) for seed in plan.RESULT_SEEDS}
-    if wanted <= {(line["method"], line["seed"]) for line in records.of("result", setting.name)}:
+    if wanted <= {(line["method"], line["seed"]) for line in records.select("result", setting.name)}:
         return
     try:
         tune(machine, setting, power, kinds, records, deadline)

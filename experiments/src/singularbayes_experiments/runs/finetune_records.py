@@ -91,7 +91,7 @@ class FinetuneRecords:
         self.lines += lines
         append(self.out / "finetune.jsonl.gz", lines)
 
-    def of(self, stage: str, setting: str) -> list[dict]:
+    def select(self, stage: str, setting: str) -> list[dict]:
         return [line for line in self.lines if line["stage"] == stage and line["setting"] == setting]
 
 

@@ -41,10 +41,10 @@ def one_setting(
             chosen = choices(records, setting)
         else:
             start = next(one for one in plan.SETTINGS if one.name == setting.tuned_as)
-            if left < cost or not records.of("result", start.name):
+            if left < cost or not records.select("result", start.name):
                 return
             chosen = choices(records, start)
-            if records.of("tuning", setting.name) or left > 2 * cost:
+            if records.select("tuning", setting.name) or left > 2 * cost:
                 tune(machine, setting, full_configurations(chosen), records, deadline)
                 chosen = choices(records, setting)
         print(setting.name, {method: one.name for method, one in chosen.items()}, flush=True)
@@ -66,7 +66,7 @@ def full_configurations(chosen: dict[str, Adaptation]) -> dict:
 def tune(machine: AdapterMachine, setting: Setting, tried: dict, records: FinetuneRecords, deadline: float) -> None:
     """Trains what `tried` has and adds the validation scores of every method, configuration and tuning seed."""
     for chunk in plan.tuning(tried, machine.chunk):
-        done = {(line["kind"], line["configuration"]) for line in records.of("tuning", setting.name)}
+        done = {(line["kind"], line["configuration"]) for line in records.select("tuning", setting.name)}
         if all((one.adaptation.kind, one.adaptation.name) in done for one in chunk):
             continue
         begun = time.time()
@@ -117,7 +117,7 @@ def choices(records: FinetuneRecords, setting: Setting) -> dict[str, Adaptation]
     found: dict[str, Adaptation] = {}
     for method in plan.METHODS:
         own = "lora" if method == "lora_temperature" else method
-        nll, settings = validation_nll(line for line in records.of("tuning", setting.name) if line["method"] == own)
+        nll, settings = validation_nll(line for line in records.select("tuning", setting.name) if line["method"] == own)
         best = protocol.choose([protocol.Tried(name, tuple(each)) for name, each in nll.items()])
         found[method] = settings[min(best.ties, key=lambda name: np.mean(nll[name]))]
     return found
@@ -187,7 +187,7 @@ def features_again(
 ) -> None:
     """Trains LoRA's result networks of a setting with results a second time, for their features."""
     done = (folder / f"{setting.name}-{plan.RESULT_SEEDS[-1]}.npz").exists()
-    if done or any(line["method"] == "laplace" for line in records.of("result", setting.name)):
+    if done or any(line["method"] == "laplace" for line in records.select("result", setting.name)):
         return
     if time.time() + machine.seconds(setting) > deadline:
         return
@@ -200,7 +200,7 @@ def features_again(
 
 def ask(machine: AdapterMachine, stage: str, setting: Setting, records: FinetuneRecords, deadline: float) -> None:
     """Adds the validation scores of `plan.DEFAULTS` or `plan.SCALES`, of the stage "defaults" or "scales"."""
-    if records.of(stage, setting.name) or time.time() + machine.seconds(setting) > deadline:
+    if records.select(stage, setting.name) or time.time() + machine.seconds(setting) > deadline:
         return
     begun = time.time()
     tried = {"defaults": plan.DEFAULTS, "scales": plan.SCALES}[stage]

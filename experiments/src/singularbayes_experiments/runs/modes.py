@@ -15,7 +15,6 @@ import shlex
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -101,6 +100,22 @@ class ModesTask:
 
     def missing(self, records: Records) -> bool:
         return self.runs(records) != []
+
+    @property
+    def needs(self) -> list["ModesTask"]:
+        """Returns the tasks whose records it follows from: tuning of its own, and of the ensemble it starts at."""
+        methods = [self.method] if self.stage == RESULTS else []
+        methods += ["deep_ensemble"] if METHODS[self.method].svd else []
+        one = self.set.tuned_on or self.set
+        return [ModesTask(one, method, TUNING, i) for method in methods for i in range(1, self.round + 1)]
+
+    def can_follow(self, records: Records, failed: Collection[str]) -> bool:
+        """Whether what it needs is missing and can still come: none of it failed, or waits for what failed."""
+        missing = [task for task in self.needs if task.missing(records)]
+        return bool(missing) and all(
+            task.name not in failed and (task.settings(records) is not None or task.can_follow(records, failed))
+            for task in missing
+        )
 
 
 def tasks(
@@ -300,33 +315,26 @@ def _shares(runs: Sequence[tuple[str, int]], parts: int) -> list[list[tuple[str,
 def work(
     every: Sequence[ModesTask], out: Path, earlier: Sequence[Path], trainer: Trainer, claims: Path, worker: str
 ) -> None:
-    """Does the tasks that no other process is at until the deadline or until nothing is left."""
-    waiting = True
-    while waiting and time.time() < trainer.deadline:
-        waiting = False
-        records = by_run(read_lines([out, *earlier]))
-        for task in every:
-            if not task.missing(records) or (claims / task.name).exists():
-                continue
-            if task.settings(records) is None:
-                waiting = True
-                continue
-            if not claimed_work.claim(claims, task.name):
-                continue
-            start = time.time()
-            try:
+    """Does the tasks that no other process is at until the deadline or until nothing can follow any more."""
+    while time.time() < trainer.deadline:
+        failed, records = claimed_work.failures(claims), by_run(read_lines([out, *earlier]))
+        left = [task for task in every if task.missing(records) and not (claims / task.name).exists()]
+        ready = (task for task in left if task.settings(records) is not None)
+        task = next((task for task in ready if claimed_work.claim(claims, task.name)), None)
+        if task is None:
+            if not any(task.can_follow(records, failed) for task in left):
+                return
+            time.sleep(1)  # another process is at what it needs
+            continue
+        start = time.time()
+        try:
+            with claimed_work.attempt(claims, task.name):
                 for found in trainer(task, records):
                     best = claimed_work.keep(found, out, worker)
                     took, start = time.time() - start, time.time()
                     print(f"{worker} {task.name}: {len(found)} runs in {took:.0f} s, best NLL {best:.4f}", flush=True)
-            except TimeoutError:
-                return
-            except Exception:  # one task that fails leaves the minutes to the others, and is missing in the end
-                print(f"{worker} {task.name} failed:\n{traceback.format_exc()}", flush=True)
-            waiting = True
-            break
-        else:
-            time.sleep(1 if waiting else 0)
+        except TimeoutError:
+            return
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -346,7 +354,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given.deadline = given.deadline or time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(given.deadline, given.tiny)
-    every = list(tasks(_named(first, given.tiny), given.methods.split(",")))
+    methods = given.methods.split(",")
+    every = list(tasks(_named(first, given.tiny), methods))
     if given.claims is not None:  # one of the other processes
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
         return 0
@@ -355,15 +364,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.claims = Path(folder)
         orders = {f"accelerated{i}": names for i, names in enumerate(others, start=1)}
         orders |= {f"cpu{i}": claimed_work.turned(given.tables.split(","), i) for i in range(given.workers)}
+        planned = {task: None for names in (first, *orders.values()) for task in tasks(_named(names), methods)}
+        for task in _not_planned(planned, by_run(read_lines([given.out, *given.earlier]))):
+            claimed_work.fail(given.claims, task.name, "other tasks need it, and it is not in --sets and --methods")
         module, more = "singularbayes_experiments.runs.modes", ["--methods", given.methods]
         processes = [claimed_work.start(module, given, name, names, more) for name, names in orders.items()]
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
         claimed_work.wait(processes, given.deadline)
+        failed = claimed_work.report_failures(given.claims)
     records = read_lines([given.out, *given.earlier])
     left = [task.name for task in every if task.missing(by_run(records))]
     print(tables(final_results(records)))
     print(f"{len(left)} tasks are missing: call it again with the same --out." if left else "All tasks are done.")
-    return 0
+    return failed
+
+
+def _not_planned(planned: Collection[ModesTask], records: Records) -> list[ModesTask]:
+    """Returns the tasks that planned ones need, which are missing and no process has."""
+    needed = {need: None for task in planned if task.missing(records) for need in task.needs if need.missing(records)}
+    names = {task.name for task in planned}
+    return [task for task in needed if task.name not in names]
 
 
 def _about(given) -> dict[str, Any]:

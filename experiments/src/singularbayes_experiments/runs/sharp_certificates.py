@@ -131,9 +131,15 @@ class Folder:
 
 
 def work(folder: Folder, todo: Sequence[CertificateTask], images=None) -> Iterator[str]:
-    """Does tasks that no other process holds until none is left; one that fails is left to the next call."""
+    """Does tasks that no other process holds until none is left; one that fails is left to the next call.
+
+    So are the certificates that wait for it.
+    """
     split, failed = CertificateSplit.of(folder.settings, images), set[CertificateTask]()
     while left := [task for task in todo if task not in failed and not folder.is_done(task)]:
+        lost = {(task.method, one.seed) for task in failed for one in task.configurations}
+        if all(not task.configurations and (task.method, task.seed) in lost for task in left):
+            return
         for task in left:
             if not folder.is_ready(task, split):
                 continue
