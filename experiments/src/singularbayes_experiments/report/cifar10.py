@@ -59,9 +59,10 @@ _LESS = (
 _CELLS = (
     "A method has one row, of the last round with its results, below the deep ensemble of that round, whose NLL is "
     "subtracted seed by seed. Epochs: 24 + 8 starts at the trained ensemble of 24 epochs and trains for 8 more. "
-    "± is the standard error over seeds, intervals are 95 % t intervals of paired differences over three seeds, and "
-    "better or worse is one that excludes 0. Corrupted: eight corruptions at five severities, with the constants of "
-    "CIFAR-10-C but noise of our own, so numbers are not those of its published files."
+    "± is the standard error over seeds. Intervals are 95 % t intervals of paired differences over three seeds: better "
+    "or worse is one that excludes 0, and of others *all higher* means with every seed. Parameters are the stored "
+    "ones. Corrupted: eight corruptions at five severities, with the constants of CIFAR-10-C but noise of our own, so "
+    "numbers are not those of its published files."
 )
 _TIED = (
     "Tied scales: one scale per column of A and of B, in this experiment alone. Distilled: trained on the mean "

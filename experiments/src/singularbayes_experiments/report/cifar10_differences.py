@@ -20,6 +20,7 @@ from singularbayes_experiments.report.cifar10_scores import (
     Rounds,
     count_seeds,
     epochs_of,
+    in_millions,
     latest_name,
     mean_cell,
     parameters,
@@ -32,13 +33,13 @@ LEAST_SEEDS = 3  # of an interval
 THEIRS = (ENSEMBLE, "full_rank", "deterministic")
 COLUMNS = (
     "epochs",
-    "stored parameters",
-    "accuracy, %",
     "NLL",
     "less the ensemble's [95 %]",
-    "ECE",
     "corrupted NLL",
     "less the ensemble's [95 %]",
+    "accuracy, %",
+    "ECE",
+    "parameters",
     "seeds",
 )
 
@@ -87,7 +88,7 @@ class Difference:
         shown = f"{mean} [{signed(self.interval.low, decimals)}, {signed(self.interval.high, decimals)}]"
         if self.verdict:
             return f"{shown} {self.verdict}"
-        return f"{shown}, {self.side} with every seed" if self.side else shown
+        return f"{shown}, all {self.side}" if self.side else shown
 
 
 def find_difference(
@@ -123,9 +124,9 @@ def grouped_table(rounds: Rounds, network: str) -> list[str]:
         seen |= missing.keys()
         methods = [method for method in NAMES if method != ENSEMBLE and (latest[method] == name or method in missing)]
         if methods or latest[ENSEMBLE] == name:
-            rows += [_row(records, network, ENSEMBLE, f"{NAMES[ENSEMBLE]}, {ROUNDS[name]} round")]
+            rows += [_row(records, network, ENSEMBLE, f"*{NAMES[ENSEMBLE]}, {ROUNDS[name]} round*")]
             rows += [
-                [f"{NAMES[method]}: {missing[method]} in the {ROUNDS[name]} round", *[""] * len(COLUMNS)]
+                [NAMES[method], "", "", missing[method], *[""] * (len(COLUMNS) - 4), "none"]
                 if method in missing
                 else _row(records, network, method, NAMES[method])
                 for method in sorted(methods, key=lambda method: method in missing)
@@ -151,13 +152,13 @@ def _row(records: Records, network: str, method: str, title: str) -> list[str]:
     return [
         title,
         epochs_cell(records, network, method),
-        f"{parameters(records, network, method):,}",
-        mean_cell([100 * each for each in every["accuracy"]], 2),
         mean_cell(every["nll"]),
         beside(records, network, method, "test"),
-        mean_cell(every["ece"]),
         mean_cell(every["corrupted"]),
         beside(records, network, method, "corrupted"),
+        mean_cell([100 * each for each in every["accuracy"]], 2),
+        mean_cell(every["ece"]),
+        in_millions(parameters(records, network, method) or 0),
         str(count) if count == planned else f"{count} of {planned}",
     ]
 

@@ -14,6 +14,7 @@ from singularbayes_experiments.report.cifar10_scores import (
     NETWORKS,
     ROUNDS,
     Rounds,
+    in_millions,
     latest_name,
     latest_round,
     parameters,
@@ -80,5 +81,5 @@ def _draw_differences(axes: Axes, rows: Mapping[str, Mapping[str, Difference]], 
 
 
 def _title(rounds: Rounds, network: str, method: str) -> str:
-    size = parameters(latest_round(rounds, method, network), network, method) or 0
-    return f"{NAMES[method]} · {ROUNDS[latest_name(rounds, method, network) or '']} · {size / 1e6:.2g} M"
+    size = in_millions(parameters(latest_round(rounds, method, network), network, method) or 0)
+    return f"{NAMES[method]} · {ROUNDS[latest_name(rounds, method, network) or '']} · {size}"

@@ -124,6 +124,15 @@ def signed(value: float, decimals: int = 4) -> str:
     return ("−" if round(value, decimals) < 0 else "+") + f"{abs(value):.{decimals}f}"
 
 
+def in_millions(count: int) -> str:
+    """Returns a number of parameters with three digits.
+
+    >>> in_millions(26_292_520), in_millions(282_532)
+    ('26.3 M', '0.283 M')
+    """
+    return f"{count / 1e6:.3g} M"
+
+
 def count_seeds(count: int) -> str:
     return "one seed" if count == 1 else f"{count} seeds"
 
