@@ -199,6 +199,24 @@ def test_what_was_not_reached_names_networks_without_any_result():
     assert "full-rank on ResNet-9 without the held-out classes (0, 1, 2)" in words
 
 
+def test_what_was_not_reached_has_the_methods_of_a_piece_and_leaves_out_what_diverged():
+    lost = [tuned("low_rank", {"rate": 0.4}, None)]
+    words = cifar10_left_out.unreached("", [*several("rank_one", ENSEMBLE), *lost])
+    # The first round planned one network with three seeds, and four with the first of them.
+    assert "deterministic on ResNet-20 (0, 1, 2)" in words and "deep ensemble of 4 on ResNet-20 (0)" in words
+    assert "; low-rank on ResNet-20 (0)" in words and "; low-rank on ResNet-9 (" not in words
+
+
+def test_a_method_that_was_planned_without_the_held_out_classes_alone_is_not_missing():
+    records = several("deep_ensemble", ENSEMBLE)
+    missing = cifar10_left_out.missing_methods({"fourth": records}, "fourth", "resnet9")
+    assert "mc_dropout" not in missing and missing["swag"] == "not reached"
+    assert cifar10_left_out.missing_methods({"fourth": []}, "fourth", "resnet9") == {}
+    assert "MC dropout" not in cifar10_left_out.never_planned("resnet20")
+    assert "tied-scale mixture of 4" in cifar10_left_out.never_planned("resnet20")
+    assert cifar10_left_out.never_planned("resnet9") == ""
+
+
 def test_a_round_whose_runs_all_diverged_is_on_the_page(tmp_path):
     write(tmp_path, first=several("deep_ensemble", ENSEMBLE), second=[result("full_rank", 0, 0.1, diverged=True)])
     page = cifar10.page(tmp_path)
@@ -345,6 +363,14 @@ def test_where_the_mixture_of_the_records_detects_worse_is_on_the_page(name, net
     assert cell in above.split("## Where it loses")[1]
 
 
+def test_detectors_of_the_first_round_are_those_of_held_out_classes():
+    records = [result("deterministic", 0, 0.2, held_out=True, detectors={"energy": 0.6})]
+    records += [result("deterministic", 1, 0.2, held_out=True, detectors={"held_out": {"energy": 0.7}})]
+    assert cifar10_detection.detector(records, "resnet9", "ood", "energy") == [0.6, 0.7]
+    assert cifar10_detection.detector(records, "resnet9", "clothes", "energy") == []
+    assert cifar10_detection.detector(records, "resnet20", "ood", "energy") == []
+
+
 def test_other_data_are_beside_plain_scores_and_saturation_is_said_once():
     told = detection_records("deep_ensemble", (0.65, 0.65))
     plain = {"clothes": {"auroc_entropy": 0.7}}
@@ -378,6 +404,14 @@ def test_settings_have_the_number_of_configurations_and_what_is_at_their_edge():
         "0.2", "0.01", "0.03", "0.02", "0.0005", "", "3, third (1 diverged)", "β least",
     ]  # fmt: skip
     assert "Of 1 choices, 1 lie at an edge" in cifar10_settings.edge_count(rounds)
+
+
+def test_results_were_not_tuned_by_a_later_round():
+    rounds = in_rounds(
+        fourth=[tuned("full_rank", {"rate": 0.4}, 0.3)], third=several("full_rank", BETTER, settings={"rate": 0.4})
+    )
+    [row] = rows_of(cifar10_settings.settings_table(rounds, "resnet9"))
+    assert row[-2:] == ["none", ""] and cifar10_settings.edge_count(rounds) == ""
 
 
 def test_the_longest_training_of_a_round_is_an_edge():
@@ -475,6 +509,7 @@ def test_a_fourth_round_adds_seeds_to_the_third_where_settings_are_the_same(tmp_
     third = [*several("deep_ensemble", (0.16, 0.17), network="resnet20"), result("full_rank", 0, 0.3)]
     third += several("mixture", (0.15, 0.165), network="resnet20")
     fourth = [one | {"seed": one["seed"] + 1} for one in third if one["network"] == "resnet20"]
+    fourth += several("deep_ensemble", ENSEMBLE)  # of ResNet-9, whose settings are not the third's
     write(tmp_path, third=third, fourth=fourth)
     pooled = cifar10_scores.read_round(tmp_path, cifar10_scores.FOURTH)
     # Seeds 1 and 2 of the fourth with 0.15 and 0.165, and seed 0 of the third.
@@ -483,6 +518,7 @@ def test_a_fourth_round_adds_seeds_to_the_third_where_settings_are_the_same(tmp_
     page = cifar10.page(tmp_path)
     assert "| mixture of 4 | 100 | 0.155 ± 0.005 | −0.008 [" in page  # of three seeds
     assert "Fourth round. Planned and not reached, with their seeds: deterministic on ResNet-9 (0, 1, 2)" in page
+    assert "deep ensemble of 4 on ResNet-9 (0, 1, 2)" in page.split("Third round. Planned")[1]
 
 
 def test_networks_that_trained_longer_to_reproduce_a_number_are_named_with_their_epochs(tmp_path):
@@ -530,6 +566,15 @@ def test_a_mean_that_is_higher_with_every_seed_is_not_called_level():
     [first, *_] = cifar10_sentences.losses(rounds)
     assert f"tied-scale mixture of 4 +{found.mean:.3f} (the interval includes 0)" in first and "level" not in first
     assert f"| {found.cell()} |" in cifar10.page(FOLDER)
+
+
+def test_the_summary_names_a_loss_where_every_seed_is_higher():
+    base = several("deep_ensemble", ENSEMBLE)
+    [line] = cifar10_sentences.losses(in_rounds(fifth=[*base, *several("mixture", (0.17, 0.19, 0.181))]))
+    assert "mixture of 4 +0.010 (the interval includes 0); on corrupted images, mixture of 4 +0.021" in line
+    assert cifar10_sentences.losses(in_rounds(fifth=[*base, *several("mixture", (0.15, 0.25, 0.25))])) == []
+    [few] = cifar10_sentences.losses(in_rounds(fifth=[*base, *several("mixture", (0.17, 0.19))]))
+    assert "mixture of 4 +0.015 (2 seeds)" in few
 
 
 def test_the_summary_names_mixtures_that_are_behind_one_network_on_every_network():
