@@ -586,7 +586,7 @@ def test_the_summary_names_mixtures_that_are_behind_one_network_on_every_network
         assert f"{sum(there)} of {len(there)} on {title}" in said
         for ours in cifar10_scores.OURS:
             one = cifar10_differences.latest_difference(rounds, network, ours, "test", "deterministic")
-            if network == "resnet9" and one is not None and one.mean > 0:
+            if one is not None and one.mean > 0:
                 assert cifar10_scores.NAMES[ours] in said.split(f"on {title} the ")[1]
 
 
@@ -621,7 +621,7 @@ def test_the_disclosures_count_the_rounds_and_name_runs_that_differ_with_one_see
         cifar10_scores.scores(records, "resnet9", method, "test", "nll") for method in ("low_rank_tied", "mixture_tied")
     )
     bad = [seed for seed in every if every[seed] > one[seed]]
-    assert f"With {len(bad)} of {len(every)} seeds that mixture is far worse" in said
+    assert f"With {len(bad)} of {len(every)} seeds the tied-scale mixture of 4 on ResNet-9" in said
     assert all(f"{every[seed]:.3f} against {one[seed]:.3f}" in said for seed in bad) and bad
 
 

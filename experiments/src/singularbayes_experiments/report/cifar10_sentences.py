@@ -75,7 +75,7 @@ def remark(rounds: Rounds) -> str:
             for ours in OURS
             if (each := latest_difference(rounds, network, ours, "test", "deterministic")) and each.mean > 0
         ]
-        behind_one += [f"on {title} the {' and the '.join(names)}"] if names and network == "resnet9" else []
+        behind_one += [f"on {title} the {' and the '.join(names)}"] if names else []
     if not parts:
         return ""
     more = f"; {', '.join(behind_one)} also than one deterministic network" if behind_one else ""
@@ -143,7 +143,7 @@ def nominal_pairs(folder: Path) -> str:
 def first_component_worse(rounds: Rounds) -> str:
     """Returns which seeds of a mixture are worse than its first component; "" if none is."""
     found = []
-    for network in NETWORKS:
+    for network, title in NETWORKS.items():
         for first, several in first_and_several():
             records = latest_round(rounds, several, network)
             bad = bad_seeds(records, network, first, several)
@@ -151,7 +151,7 @@ def first_component_worse(rounds: Rounds) -> str:
                 count = len(scores(records, network, several, "test", "nll"))
                 shown = ", ".join(f"{every:.3f} against {one:.3f}" for _, one, every in bad)
                 found.append(
-                    f"With {len(bad)} of {count} seeds that mixture is far worse in test NLL than its own first "
-                    f"component ({shown})."
+                    f"With {len(bad)} of {count} seeds the {NAMES[several]} on {title} is far worse in test NLL than "
+                    f"its own first component ({shown})."
                 )
     return " ".join(found)
