@@ -222,13 +222,14 @@ class Paired:
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
     """Returns how `ours` differ from `theirs`, seed by seed.
 
-    >>> paired([1.0, 2.0, 3.0], [1.5, 2.0, 2.5])
-    Paired(mean=0.0, low=-1.242069, high=1.242069)
+    >>> found = paired([1.0, 2.0, 3.0], [1.5, 2.0, 2.5])
+    >>> found.mean, round(found.low, 6), round(found.high, 6)
+    (0.0, -1.242069, 1.242069)
     """
     difference = np.subtract(ours, theirs)
     mean = float(difference.mean())
     half = float(stats.t.ppf(0.975, len(difference) - 1) * difference.std(ddof=1) / math.sqrt(len(difference)))
-    return Paired(round(mean, 6), round(mean - half, 6), round(mean + half, 6))
+    return Paired(mean, mean - half, mean + half)
 
 
 def _is_number(value: Any) -> bool:

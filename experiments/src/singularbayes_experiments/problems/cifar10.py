@@ -146,6 +146,11 @@ class ImageMethod:
     swag: bool = False
 
     @property
+    def starts_at_trained(self) -> bool:
+        """Whether its networks start at trained ones and train on."""
+        return self.svd or self.swag
+
+    @property
     def draws(self) -> int:
         """Draws of every member."""
         return 1 if self.kind == "deterministic" and not self.swag else DRAWS // self.members
@@ -212,6 +217,21 @@ class Piece:
     epochs: int | None = None
 
 
+_ALL = ("deterministic", "low_rank", "svd", "full_rank")
+_RESNET9 = [
+    Piece("resnet9", family, seed, held_out) for seed in RESULT_SEEDS for held_out in (False, True) for family in _ALL
+]
+FIRST = [  # at commit 9c7b91b; results alone
+    *_RESNET9,
+    *(Piece("resnet9", "rank_one", seed) for seed in RESULT_SEEDS),
+    *(Piece("resnet20", "deterministic", seed, members=1) for seed in RESULT_SEEDS),
+    *(Piece("resnet20", family, 0) for family in _ALL),
+]
+SECOND = [  # at commit 2c37c22; results alone
+    *_RESNET9,
+    *(Piece("resnet9", "rank_one", seed) for seed in RESULT_SEEDS),
+    *(Piece("resnet20", family, 0) for family in _ALL),
+]
 MAIN = ("deterministic", "full_rank", "svd", "rank_one", "low_rank")  # families of ResNet-20 in the third round
 THIRD = [
     *(Piece("resnet20", family) for family in ("deterministic", "full_rank", "rank_one", "svd", "low_rank")),

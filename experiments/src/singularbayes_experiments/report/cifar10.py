@@ -4,46 +4,50 @@
 compares it with the records.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from singularbayes_experiments.problems import cifar10 as plan
-from singularbayes_experiments.report.cifar10_overview import COUNTED, FIGURE, figure, overview_table, sentence
-from singularbayes_experiments.report.cifar10_rounds import detection_words, round_details, unreached
+from singularbayes_experiments.report.cifar10_detection import detection_table, detection_words
+from singularbayes_experiments.report.cifar10_differences import grouped_table
+from singularbayes_experiments.report.cifar10_figure import CAPTION, FIGURE, figure, figure_rows
+from singularbayes_experiments.report.cifar10_lead import (
+    ensemble_between_rounds,
+    remarks,
+    sentences,
+    where_it_loses,
+)
+from singularbayes_experiments.report.cifar10_left_out import all_diverged, unreached
+from singularbayes_experiments.report.cifar10_rounds import folded, round_details, titled
 from singularbayes_experiments.report.cifar10_scores import (
+    ENSEMBLE,
     FIFTH,
     FOURTH,
-    NAMES,
     NETWORKS,
     ROUNDS,
     SECOND,
     THIRD,
-    Records,
-    latest_rounds,
-    of_networks,
-    read_round,
-    results,
+    Rounds,
+    latest_name,
+    read_rounds,
 )
 from singularbayes_experiments.report.cifar10_sentences import (
     FOLDER,
     PAGE,
-    by_component,
-    by_seed,
     first_component_worse,
     losses,
     nominal_pairs,
     remark,
     reproduction,
 )
-from singularbayes_experiments.report.cifar10_tables import detection_table
+from singularbayes_experiments.report.cifar10_settings import WORDS, edge_count, ranks_words, settings_table
 from singularbayes_experiments.report.markdown_page import OwnPage
 
 TITLE = "CIFAR-10"
+COUNTED = ("no", "one", "two", "three", "four", "five", "six")
 
 _LEAD = (
-    "Residual networks on the 60,000 images of CIFAR-10: low-rank posteriors and mixtures of 4 of them beside a deep "
-    "ensemble of 4, one full-rank posterior and others. ResNet-9 is the wide network, whose matrices a low rank makes "
-    "smaller; those of ResNet-20 have at most 576 × 64 entries."
+    "Low-rank posteriors and mixtures of 4 of them beside a deep ensemble of 4, one full-rank posterior and others. "
+    "ResNet-9 is the wide network, whose matrices a low rank makes smaller; those of ResNet-20 have at most 576 × 64 "
+    "entries."
 )
 _LESS = (
     "This is less than the [protocol](../protocol.md) asks for: three or five configurations of a family, one tuning "
@@ -53,16 +57,12 @@ _LESS = (
     "seeds, not over other test images."
 )
 _CELLS = (
-    "A row is the last round in which the method was run, and it is compared with the deep ensemble of that round, "
-    "seed by seed: rounds differ in epochs, [below](#rounds). Means ± standard error over seeds. Better and worse: the "
-    "95 % t interval of the paired differences excludes 0; with three seeds it is wide. Corrupted: eight corruptions "
-    "at five severities, with the constants of CIFAR-10-C but noise of our own, so numbers are not those of its "
-    "published files."
-)
-_FIGURE = (
-    "NLL of test images on the left and of corrupted ones on the right, with standard errors over seeds, in the order "
-    "of the test NLL. Low-rank networks are blue. As in the tables, a row is the last round of its method; the line is "
-    "the deep ensemble of its last round. Behind a name are its stored parameters."
+    "A method has one row, of the last round with its results, below the deep ensemble of that round, whose NLL is "
+    "subtracted seed by seed. Epochs: 24 + 8 starts at the trained ensemble of 24 epochs and trains for 8 more. "
+    "± is the standard error over seeds. Intervals are 95 % t intervals of paired differences over three seeds: better "
+    "or worse is one that excludes 0, and of others *all higher* means with every seed. Parameters are the stored "
+    "ones. Corrupted: eight corruptions at five severities, with the constants of CIFAR-10-C but noise of our own, so "
+    "numbers are not those of its published files."
 )
 _TIED = (
     "Tied scales: one scale per column of A and of B, in this experiment alone. Distilled: trained on the mean "
@@ -91,17 +91,22 @@ def own_page(runs: Path) -> dict[str, OwnPage]:
     folder = runs / FOLDER
     if not folder.is_dir():
         return {}
-    text = page(folder)
-    figures = {FIGURE: figure(folder)} if FIGURE in text else {}
-    return {PAGE: OwnPage(text, losses(folder), remark(folder), (TITLE, disclosures(folder)), figures)}
+    done, text = _done(folder), page(folder)
+    figures = {FIGURE: figure(done)} if FIGURE in text else {}
+    return {PAGE: OwnPage(text, losses(done), remark(done), (TITLE, disclosures(folder)), figures)}
+
+
+def _done(folder: Path) -> Rounds:
+    """Returns the rounds that have records, the last one first."""
+    return {name: records for name, records in read_rounds(folder).items() if records}
 
 
 def disclosures(folder: Path) -> list[str]:
     """Returns what a sceptic should know: how settings were found, and what makes single numbers uncertain."""
-    rounds = [name for name in ROUNDS if results(read_round(folder, name))]
-    worse, nominal = first_component_worse(folder), nominal_pairs(folder)
+    done = _done(folder)
+    worse, nominal = first_component_worse(done), nominal_pairs(folder)
     return [
-        f"There were {COUNTED[len(rounds)]} rounds. For each, a plan that was committed before the run fixed what was "
+        f"There were {COUNTED[len(done)]} rounds. For each, a plan that was committed before the run fixed what was "
         "tried, all other settings and the order of work. Each was written with the test results of the earlier ones "
         "in view.",
         "In the first, three configurations of every method differ in one setting alone: the learning rate of "
@@ -120,52 +125,51 @@ def disclosures(folder: Path) -> list[str]:
 
 def page(folder: Path) -> str:
     """Returns the page from a folder of records; it says so where there are none."""
-    done = {name: records for name in ROUNDS if results(records := read_round(folder, name))}
-    lines = [f"# {TITLE}", ""]
+    done = _done(folder)
     if not done:
-        return "\n".join([*lines, _LEAD, "", "No results yet.", ""])
-    lines += [sentence(folder), ""] if sentence(folder) else []
-    lines += [_LEAD, "", _LESS, "", reproduction(folder), ""]
+        return "\n".join([f"# {TITLE}", "", _LEAD, "", "No results yet.", ""])
+    lines = [f"# {TITLE}", "", *_paragraphs(*sentences(done), _LEAD)]
     for network, title in NETWORKS.items():
-        table = overview_table(folder, network)
-        lines += [f"## {title}", "", *table, "", *_notes(done, network)] if table else []
-    lines += [_CELLS, "", f"![{figure(folder).alt}]({FIGURE})", "", _FIGURE, ""]
-    tops = latest_rounds(folder)
+        words = [remarks(done, network), reproduction(done) if network == "resnet20" else ""]
+        lines += titled(f"## {title}", grouped_table(done, network)) + _paragraphs(*words)
+    lines += _paragraphs(_CELLS, _TIED, ensemble_between_rounds(done))
+    if any(figure_rows(done, network) for network in NETWORKS):
+        lines += [f"![{figure(done).alt}]({FIGURE})", "", CAPTION, ""]
+    lost = where_it_loses(done)
+    lines += ["## Where it loses", "", *lost, ""] if lost else []
+    lines += _settings(done)
+    lines += ["## Everything else", "", *folded("How it was run, and what was left out", _how(done))]
+    tops = {network: name for network in NETWORKS if (name := _with_detection(done, network)) is not None}
     for network, name in tops.items():
-        records = of_networks(done[name], [network])
-        table = detection_table(records, network)
-        title = f"## Out-of-distribution images, {NETWORKS[network]}"
-        lines += [title, "", detection_words(records, network), "", *table, ""] if table else []
-    lines += ["## Rounds", "", _ROUNDS, "", *(f"- {_ROUND[name]}" for name in reversed(ROUNDS) if name in done), ""]
-    lines += _all_diverged(done)
-    lines += [line for name in dict.fromkeys(tops.values()) for line in unreached(name, done[name])]
+        words = _paragraphs(detection_words(done[name], network))
+        table = [*detection_table(done[name], network), ""]
+        lines += folded(f"Out-of-distribution images, {NETWORKS[network]}", [*words, *table])
     for name, records in done.items():
         above = [network for network, latest in tops.items() if latest == name]
         lines += round_details(folder, name, records, above)
     return "\n".join(lines)
 
 
-def _notes(done: Mapping[str, Records], network: str) -> list[str]:
-    """Returns what a reader of the table of a network has to know about single rows."""
-    notes = {"resnet9": by_seed, "resnet20": by_component}[network]
-    found = [_TIED if network == "resnet9" else "", *(notes(records) for records in done.values())]
-    words = " ".join(filter(None, (each.strip() for each in dict.fromkeys(found))))
-    return [words, ""] if words else []
+def _paragraphs(*words: str) -> list[str]:
+    return [line for each in words if each for line in (each, "")]
 
 
-def _all_diverged(done: Mapping[str, Records]) -> list[str]:
-    """Returns the families all of whose configurations diverged in a round."""
-    found = []
-    for name, records in done.items():
-        for family, methods in plan.FAMILIES.items():
-            every = [one for one in records if one["stage"] == "tuning" and one["family"] == family]
-            for network in dict.fromkeys(one.get("network", "resnet9") for one in every):
-                tried = [one for one in every if one.get("network", "resnet9") == network]
-                if all(one["diverged"] for one in tried):
-                    rates = sorted({one["settings"]["rate"] for one in tried})
-                    names = " and ".join(NAMES[each] for each in methods)
-                    found.append(
-                        f"All {len(tried)} configurations of {names} on {NETWORKS[network]} diverged in the "
-                        f"{ROUNDS[name]} round, with rates from {rates[0]:g} to {rates[-1]:g}."
-                    )
-    return [" ".join(found), ""] if found else []
+def _settings(done: Rounds) -> list[str]:
+    """Returns the tables of what was chosen, and how many of the choices lie at an edge."""
+    lines = []
+    for network, title in NETWORKS.items():
+        lines += titled(f"**{title}**", settings_table(done, network))
+    return ["## Settings", "", *lines, *_paragraphs(edge_count(done), WORDS, ranks_words(done))] if lines else []
+
+
+def _how(done: Rounds) -> list[str]:
+    """Returns how the rounds were run, and what was planned and has no results."""
+    rounds = [*(f"- {_ROUND[name]}" for name in reversed(ROUNDS) if name in done), ""]
+    left = [f"{ROUNDS[name].capitalize()} round. {words}" for name in done if (words := unreached(name, done[name]))]
+    return [*_paragraphs(_LESS, _ROUNDS), *rounds, *_paragraphs(all_diverged(done), *left)]
+
+
+def _with_detection(done: Rounds, network: str) -> str | None:
+    """Returns the last round that has the ensemble of a network, if it has a table of detection."""
+    name = latest_name(done, ENSEMBLE, network)
+    return name if name is not None and detection_table(done[name], network) else None

@@ -1,18 +1,17 @@
-"""The records of the experiment on CIFAR-10, round by round: the scores of a method and their paired differences."""
+"""The records of the experiment on CIFAR-10, round by round, and the scores in them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.runs.cifar10_records import read_lines
 
 SECOND, THIRD, FOURTH, FIFTH = "second", "third", "fourth", "fifth"
 # Folder below `FOLDER` → what the page calls it.
 ROUNDS = {FIFTH: "fifth", FOURTH: "fourth", THIRD: "third", SECOND: "second", "": "first"}
-WORK = {FIFTH: plan.WORK, FOURTH: plan.FOURTH, THIRD: plan.THIRD}  # of the rounds whose plan is a list
 NAMES = {
     "deterministic": "deterministic",
     "deep_ensemble": "deep ensemble of 4",
@@ -30,10 +29,17 @@ NAMES = {
     "swag": "SWAG",
 }
 NETWORKS = {"resnet9": "ResNet-9", "resnet20": "ResNet-20"}
-LEAST_SEEDS = 3  # of a paired interval that is called better or worse
+ENSEMBLE = "deep_ensemble"
 OURS = ("mixture_tied", "mixture", "mixture_svd", "mixture_distilled")
-THEIRS = ("deep_ensemble", "full_rank", "deterministic")
+# Records of the first round have no epochs: those of a network, and of one that starts at a trained network.
+_FIRST_EPOCHS = {"resnet9": (16, 6), "resnet20": (plan.PUBLISHED_EPOCHS, plan.PUBLISHED_EPOCHS)}
 Records = Sequence[dict]
+Rounds = Mapping[str, Records]  # the last round first
+
+
+def read_rounds(folder: Path) -> Rounds:
+    """Returns the records of all rounds, the last one first; none of a round that is not there."""
+    return {name: read_round(folder, name) for name in ROUNDS}
 
 
 def read_round(folder: Path, name: str) -> Records:
@@ -53,10 +59,15 @@ def read_round(folder: Path, name: str) -> Records:
     return own + [one for key, one in earlier.items() if key[:2] in shared and key not in mine]
 
 
-def latest_round(folder: Path, method: str, network: str = "resnet9") -> Records:
+def latest_name(rounds: Rounds, method: str, network: str) -> str | None:
+    """Returns the last round in which a method has results on a network."""
+    return next((name for name, own in rounds.items() if scores(own, network, method, "test", "nll")), None)
+
+
+def latest_round(rounds: Rounds, method: str, network: str) -> Records:
     """Returns the records of the last round in which a method has results on a network."""
-    every = [read_round(folder, name) for name in ROUNDS]
-    return next((records for records in every if scores(records, network, method, "test", "nll")), every[-1])
+    name = latest_name(rounds, method, network)
+    return [] if name is None else rounds[name]
 
 
 def results(records: Records) -> list[dict]:
@@ -64,14 +75,30 @@ def results(records: Records) -> list[dict]:
 
 
 def scores(records: Records, network: str, method: str, part: str, score: str) -> dict[int, float]:
-    """Returns a score by seed; those of the part "ood" are of networks without the held-out classes."""
+    """Returns a score by seed.
+
+    Args:
+        part: "test", "corrupted", "ood" (of networks without the held-out classes), or other data by name.
+    """
     held_out = part == "ood"
-    return {
-        one["seed"]: one[part][score]
-        for one in sorted(results(records), key=lambda one: one["seed"])
-        if (one["network"], one["method"], one["held_out"]) == (network, method, held_out)
-        and score in (one.get(part) or {})
-    }
+    found: dict[int, float] = {}
+    for one in sorted(results(records), key=lambda one: one["seed"]):
+        if (one["network"], one["method"], one["held_out"]) == (network, method, held_out):
+            own = one.get(part) or one.get("other", {}).get(part) or {}
+            found |= {one["seed"]: own[score]} if score in own else {}
+    return found
+
+
+def epochs_of(records: Records, network: str, method: str) -> int | None:
+    """Returns the epochs that a method trained for, after those of the ensemble if it starts there; None: no results.
+
+    Records of the first round have none: they are its plan's.
+    """
+    started = plan.METHODS[method].starts_at_trained
+    for one in results(records):
+        if (one["network"], one["method"], one["held_out"]) == (network, method, False):
+            return one.get("epochs") or one.get("settings", {}).get("epochs") or _FIRST_EPOCHS[network][started]
+    return None
 
 
 def parameters(records: Records, network: str, method: str) -> int | None:
@@ -80,52 +107,7 @@ def parameters(records: Records, network: str, method: str) -> int | None:
     return found.pop() if found else None
 
 
-def detected(records: Records, network: str, method: str, column: str) -> tuple[list[float], list[float]]:
-    """Returns the AUROC of a method over seeds, by entropy and by mutual information."""
-    if column == "held_out":
-        by_entropy, by_mi = (scores(records, network, method, "ood", f"auroc_{score}") for score in ("entropy", "mi"))
-        return list(by_entropy.values()), list(by_mi.values())
-    own = [
-        one["other"][column]
-        for one in results(records)
-        if (one["network"], one["method"], one["held_out"]) == (network, method, False)
-        and column in one.get("other", {})
-    ]
-    first, second = ([one[score] for one in own if score in one] for score in ("auroc_entropy", "auroc_mi"))
-    return first, second
-
-
-def detector(records: Records, network: str, column: str, score: str) -> list[float]:
-    """Returns the AUROC of a plain score over seeds; the first round had those of held-out classes alone."""
-    found = []
-    for one in results(records):
-        own = one.get("detectors", {})
-        own = own.get(column, own if one["held_out"] and column == "held_out" else {})
-        if one["network"] == network and score in own:
-            found.append(own[score])
-    return found
-
-
-def find_pairs(records: Records, network: str, ours: str, theirs: str, part: str) -> list[tuple[float, float]]:
-    """Returns the NLLs of two methods with the seeds that both have."""
-    own, other = (scores(records, network, method, part, "nll") for method in (ours, theirs))
-    return [(own[seed], other[seed]) for seed in sorted(own.keys() & other.keys())]
-
-
-def difference(records: Records, network: str, ours: str, theirs: str, part: str) -> str:
-    """Returns one cell: the mean, its interval, and a word where that does not reach 0 and has three seeds or more."""
-    pairs = find_pairs(records, network, ours, theirs, part)
-    if not pairs:
-        return "–"
-    if len(pairs) == 1:
-        return f"{signed(pairs[0][0] - pairs[0][1])} (one seed)"
-    found = protocol.paired(*map(list, zip(*pairs, strict=True)))
-    sure = len(pairs) >= LEAST_SEEDS
-    word = " better" if sure and found.high < 0 else " worse" if sure and found.low > 0 else ""
-    return f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]{word}"
-
-
-def mean_cell(values: Sequence[float], decimals: int = 4) -> str:
+def mean_cell(values: Sequence[float], decimals: int = 3) -> str:
     """Returns mean ± standard error; "–" without values."""
     if not values:
         return "–"
@@ -138,26 +120,21 @@ def standard_error(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
-def signed(value: float) -> str:
-    return ("−" if round(value, 4) < 0 else "+") + f"{abs(value):.4f}"
+def signed(value: float, decimals: int = 4) -> str:
+    return ("−" if round(value, decimals) < 0 else "+") + f"{abs(value):.{decimals}f}"
+
+
+def in_millions(count: int) -> str:
+    """Returns a number of parameters with three digits.
+
+    >>> in_millions(26_292_520), in_millions(282_532)
+    ('26.3 M', '0.283 M')
+    """
+    return f"{count / 1e6:.3g} M"
 
 
 def count_seeds(count: int) -> str:
     return "one seed" if count == 1 else f"{count} seeds"
-
-
-def latest_rounds(folder: Path) -> dict[str, str]:
-    """Returns, of every network with results, the last round that has its deep ensemble; else the last with any."""
-    found = {}
-    for network in NETWORKS:
-        every = {
-            name: [one for one in results(read_round(folder, name)) if one["network"] == network] for name in ROUNDS
-        }
-        whole = [name for name, own in every.items() if any(one["method"] == "deep_ensemble" for one in own)]
-        there = [name for name, own in every.items() if own]
-        if there:
-            found[network] = (whole or there)[0]
-    return found
 
 
 def of_networks(records: Records, networks: Collection[str]) -> Records:
@@ -165,12 +142,36 @@ def of_networks(records: Records, networks: Collection[str]) -> Records:
     return [one for one in records if one.get("network", "resnet9") in networks]
 
 
-def round_of(folder: Path, records: Records) -> str:
-    """Returns what the page calls the round that records are of."""
-    return next((words for name, words in ROUNDS.items() if read_round(folder, name) == records), "")
+def tuning_of(records: Records, network: str, family: str) -> list[dict]:
+    """Returns the configurations of a family that a round tried on a network."""
+    return [one for one in of_networks(records, [network]) if (one["stage"], one.get("family")) == ("tuning", family)]
 
 
 def repeated(folder: Path, network: str, method: str) -> dict[int, tuple[float, float]]:
-    """Returns the test NLL of the seeds that both the third and the fourth round have, by seed."""
-    third, fourth = (scores(read_lines(folder / name), network, method, "test", "nll") for name in (THIRD, FOURTH))
-    return {seed: (third[seed], fourth[seed]) for seed in third.keys() & fourth.keys()}
+    """Returns the test NLL of the seeds that the third and the fourth round ran with the same settings, by seed."""
+    third, fourth = (
+        {
+            one["seed"]: one
+            for one in results(read_lines(folder / name))
+            if (one["network"], one["method"], one["held_out"]) == (network, method, False)
+        }
+        for name in (THIRD, FOURTH)
+    )
+    return {
+        seed: (third[seed]["test"]["nll"], fourth[seed]["test"]["nll"])
+        for seed in sorted(third.keys() & fourth.keys())
+        if _settings(third[seed]) == _settings(fourth[seed])
+    }
+
+
+def _settings(one: dict) -> dict:
+    """Returns the settings and epochs of a record; settings that it does not have take their default."""
+    unset = asdict(plan.Settings(0.0)) | {"outputs": False}  # the fourth round's, which the present plan does not have
+    return unset | one.get("settings", {}) | {"trained": one.get("epochs")}
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], corner: str = "") -> list[str]:
+    """Returns a table whose cells but the first are to the right; none without rows."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    head = " | ".join([corner, *columns]).strip()
+    return [f"| {head} |", f"|---|{'---:|' * len(columns)}", *lines] if rows else []
