@@ -27,7 +27,7 @@ from singularbayes_experiments.report.rows import listed
 
 
 def sentences(rounds: Rounds) -> list[str]:
-    """Returns a sentence per network: how near the best mixture comes to the ensemble, and whether that was the aim."""
+    """Returns a sentence per network: how near the best mixture comes to the ensemble."""
     return [each for network in NETWORKS if (each := sentence(rounds, network))]
 
 
@@ -43,8 +43,8 @@ def sentence(rounds: Rounds, network: str) -> str:
     share = f"{100 * sizes[0] / sizes[1]:.0f} %"
     return (
         f"**{NETWORKS[network]} in one sentence:** the best of {len(found)} low-rank mixtures, the {NAMES[best]}, has "
-        f"a test NLL of {ours:.3f} against {theirs:.3f} of the {NAMES[ENSEMBLE]}, with {share} of its parameters: "
-        f"{_aim(found[best])}."
+        f"a test NLL of {ours:.3f} against {theirs:.3f} of the {NAMES[ENSEMBLE]}, with {share} of its parameters "
+        f"({_verdict(found[best])})."
     )
 
 
@@ -52,14 +52,11 @@ def _against_ensemble(rounds: Rounds, network: str) -> dict[str, Difference]:
     return {ours: each for ours in OURS if (each := latest_difference(rounds, network, ours, "test"))}
 
 
-def _aim(found: Difference) -> str:
-    """Returns whether an NLL that is not worse than the ensemble's is reached, missed, or not decided."""
-    words = {
-        "worse": "the aim, an NLL that is not worse, is missed",
-        "better": "the aim, an NLL that is not worse, is reached",
-    }
-    undecided = "the interval reaches 0" if found.interval else "there are too few seeds for an interval"
-    return words.get(found.verdict, f"whether it is worse is not decided, because {undecided}")
+def _verdict(found: Difference) -> str:
+    """Returns whether an NLL is worse or better than the ensemble's; level where the interval reaches 0."""
+    if found.interval is None:
+        return f"{found.cell()}, too few for an interval"
+    return f"{found.verdict or 'level'}: {found.cell().removesuffix(f' {found.verdict}')}"
 
 
 def remarks(rounds: Rounds, network: str) -> str:
