@@ -73,6 +73,18 @@ def test_the_numbers_stored_are_those_of_the_shapes():
     }
 
 
+def test_what_the_page_counts_is_in_the_record():
+    page = " ".join((DOCS / "compare.md").read_text(encoding="utf-8").split())
+    data = noisy_digits.load(tuple(RECORD["settings"]["held_out"]), RECORD["settings"]["split"])
+    train, test, ood = (len(part[1]) for part in (data.train, data.test, data.ood))
+    assert f"{train} images to train, {test} to test, and the {ood} images of 8 and 9" in page
+    accuracy = np.mean([run.metrics["accuracy"] for run in RUNS])
+    error = np.sqrt(accuracy * (1 - accuracy) / test)
+    assert f"the accuracy of {test} images has a standard error of about {error:.3f} from the images" in page
+    intervals = page.split("<!-- compare.py -->")[1].split("<!-- end -->")[0].count(" [")
+    assert intervals == 47 and "Forty-seven intervals at 95 % are shown" in page
+
+
 def test_the_radars_are_drawn_from_the_record_inside_their_limits(script, tmp_path):
     script.draw(script.table_of(RUNS), tmp_path / "compare.png")
     assert (tmp_path / "compare.png").stat().st_size < 80_000
