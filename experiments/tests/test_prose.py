@@ -39,6 +39,8 @@ def test_shares_of_parameters_on_wide_layers(modes):
     shares = [sizes[name]["mixture_repeat"] / sizes[name]["deep_ensemble"] for name in wide]
     shown = f"{100 * min(shares):.0f} to {100 * max(shares):.0f} % of the parameters of a deep ensemble"
     assert shown in page("README.md")
+    said = f"with which a mixture of five has {100 * shares[wide.index('MNIST')]:.0f} % of the ensemble's parameters"
+    assert said in page("docs/protocol.md")
     assert f"with {100 * min(shares):.0f}–{100 * max(shares):.0f} % of" in page("docs/choose.md")
     one = [sizes[name]["low_rank"] / sizes[name]["deterministic"] for name in wide]
     shown = f"{100 * min(one):.0f} to {100 * max(one):.0f} % of the deterministic network on wide layers"
