@@ -6,6 +6,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 WORDS += ("thirteen", "fourteen", "fifteen", "sixteen")
+# Why a number may be typed into a sentence; "tested in" a file, which is named after it.
+SETTING, PAPER, DEFINITION, ELSEWHERE = "a setting", "the paper's", "a definition", "tested in"
 
 
 def page(name: str) -> str:

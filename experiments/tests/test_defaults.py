@@ -4,22 +4,22 @@ import dataclasses
 import json
 import math
 from dataclasses import asdict
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from made_up_tables import made_up_table
+from pages import WORDS
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program, orthogonal_factors
 from singularbayes_experiments.problems import defaults
 from singularbayes_experiments.problems.defaults import CONFIGURATIONS, RESULT_SEEDS, SETS, Rows
+from singularbayes_experiments.report import defaults_tables
 from singularbayes_experiments.runs import defaults as command
 
 import singularbayes as sb
 
-ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -177,21 +177,114 @@ def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
     assert command.chosen(runs, ["a", "b"]).name == "fine"
 
 
-@pytest.mark.parametrize(
-    "grid, components", [("", 1), *((grid, number) for grid in ("second", "third", "fourth") for number in (1, 4))]
-)
-def test_the_page_shows_what_the_committed_records_say(grid, components):
-    folder = ROOT / "experiments" / "results" / "defaults" / grid
-    records = command.read([folder])
-    choice = command.chosen(records, list(SETS), components)
-    stated = json.loads(next(folder.glob("*.json")).read_text())["chosen"]
-    assert choice.name == (stated if grid == "" else stated[str(components)])
-    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
-    by_run = {(one["set"], one["method"], one["seed"]): one["nll"] for one in records if "nll" in one}
-    for name in SETS:
-        pairs = [(by_run[name, choice.name, seed], by_run[name, "deterministic", seed]) for seed in RESULT_SEEDS]
-        found = protocol.paired(*zip(*pairs, strict=True))
-        shown = [
-            f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−") for value in (found.mean, found.low, found.high)
-        ]
-        assert f"{shown[0]} [{shown[1]}, {shown[2]}]" in page, name
+@pytest.fixture(scope="module")
+def grids():
+    """The records of every grid, by its name."""
+    return {grid: command.read([defaults_tables.RESULTS / folder]) for grid, folder in defaults_tables.FOLDERS.items()}
+
+
+@pytest.fixture(scope="module")
+def protocol_page():
+    return " ".join(defaults_tables.PAGE.read_text(encoding="utf-8").split())
+
+
+def test_the_tables_of_the_page_are_those_of_the_committed_records():
+    page = defaults_tables.PAGE.read_text(encoding="utf-8")
+    assert defaults_tables.filled(page) == page
+
+
+@pytest.mark.parametrize("grid", defaults_tables.FOLDERS)
+def test_what_was_chosen_is_what_the_rule_chooses(grid, grids):
+    for components, name in defaults_tables.chosen(defaults_tables.RESULTS / defaults_tables.FOLDERS[grid]).items():
+        assert command.chosen(grids[grid], list(SETS), components).name == name
+
+
+def tuning_means(records):
+    """Returns the mean NLL over the tuning seeds by set and method; infinite where a run diverged."""
+    found = {}
+    for one in records:
+        if one["seed"] in defaults.TUNING_SEEDS:
+            found.setdefault((one["set"], one["method"]), []).append(one.get("nll", math.inf))
+    return {key: float(np.mean(values)) for key, values in found.items()}
+
+
+def pairs_that_differ(records, setting, new, old, components):
+    """Returns pairs of methods whose configurations differ in one setting alone, by whether they stop early."""
+    found = {}
+    for one in records:
+        if one.get("configuration", {}).get("components") in components:
+            rest = json.dumps({name: value for name, value in one["configuration"].items() if name != setting})
+            key = one["method"].endswith(defaults.STOPPED), rest
+            found.setdefault(key, {})[one["configuration"][setting]] = one["method"]
+    return [(by[new], by[old], stopped) for (stopped, _), by in found.items() if new in by and old in by]
+
+
+def test_what_the_page_says_of_the_first_grid(grids, protocol_page):
+    means = tuning_means(grids["first"])
+    methods = {method for _, method in means} - {"deterministic"}
+    assert f"{len(methods)} configurations of one low-rank network (rank 16" in protocol_page
+    best = {one: min(methods, key=lambda method: means[one, method]) for one in SETS}
+    behind = [one for one in SETS if means[one, best[one]] > means[one, "deterministic"]]
+    small = [one for one in SETS if "beta 0.03," in best[one]]
+    assert min(float(method.split("beta ")[1].split(",")[0]) for method in methods) == 0.03
+    assert f"For {WORDS[len(behind)]} of the fourteen sets no configuration at all reached" in protocol_page
+    assert f"β = .03, the smallest tried, is the best value on {WORDS[len(small)]} sets" in protocol_page
+
+
+def test_what_the_page_says_of_the_second_and_third_grid(grids, protocol_page):
+    chosen = defaults_tables.chosen(defaults_tables.RESULTS / "second")[4]
+    found = defaults_tables.compared(grids["second"], chosen).values()
+    better, worse = sum(one.high < 0 for one in found), sum(one.low > 0 for one in found)
+    said = f"four components are ahead on {WORDS[better]} sets and behind on {WORDS[worse]}.**"
+    assert said in protocol_page
+    means = tuning_means(grids["third"])
+
+    def sets_above(setting, new, old):
+        pairs = [pair[:2] for pair in pairs_that_differ(grids["third"], setting, new, old, (1,)) if pair[2]]
+        gains = {one: np.median([means[one, a] - means[one, b] for a, b in pairs]) for one in SETS}
+        return sum(gain > 0 for gain in gains.values())
+
+    worse = {sets_above("mean_lr", rate, 1.0) for rate in (0.3, 0.1)}
+    assert worse == {13} and "is worse on thirteen of fourteen sets (by the median" in protocol_page
+    better = len(SETS) - sets_above("rank", 64, 32)
+    assert f"With rank 64 instead of 32 it is better on {WORDS[better]}." in protocol_page
+    naval = "naval_propulsion_plant"
+    for grid in ("second", "third"):
+        means = tuning_means(grids[grid])
+        pairs = pairs_that_differ(grids[grid], "eta", 0.003, 0.03, (1, 4))
+        assert len(pairs) > 90 and all(means[naval, small] < means[naval, large] for small, large, _ in pairs)
+    assert "the smaller η is better on naval propulsion with every configuration" in protocol_page
+
+
+def test_the_numbers_of_configurations_are_those_of_the_records(grids, protocol_page):
+    for grid, words in {
+        "second": "of one low-rank network: three",
+        "third": ": the normal",
+        "fourth": "of rank",
+    }.items():
+        found = {json.dumps(one["configuration"] | {"components": 1}) for one in grids[grid] if "configuration" in one}
+        assert f"{len(found)} configurations{'' if words[0] == ':' else ' '}{words}" in protocol_page
+
+
+def test_what_the_page_says_of_the_fourth_grid(grids, protocol_page):
+    records, chosen = grids["fourth"], defaults_tables.chosen(defaults_tables.RESULTS / "fourth")
+    mixture = chosen[4]
+    single = mixture.replace(", components 4", "")
+    shown = []
+    for method in (mixture, single, "deterministic"):
+        own = [one["proxy_ood"] for one in records if (one["method"], one["seed"] in RESULT_SEEDS) == (method, True)]
+        assert len(own) == len(SETS) * len(RESULT_SEEDS)
+        shown.append(f"{np.mean(own):.2f}".removeprefix("0"))
+    said = "is {} for four components, {} for one of them and {} for the deterministic network"
+    assert said.format(*shown) in protocol_page
+    naval = defaults_tables.compared(records, mixture)["naval_propulsion_plant"]
+    assert f"the mean of five seeds is {naval.mean:.2f} behind".replace("0.", ".") in protocol_page
+    worse = {one: found.mean for one, found in defaults_tables.compared(records, single).items() if found.low > 0}
+    assert list(worse) == ["fashion_mnist", "mnist"]
+    said = "(Fashion-MNIST {:+.3f}, MNIST {:+.3f})".format(*worse.values()).replace("0.", ".")
+    assert said in protocol_page
+    ended = defaults_tables.compared(records, mixture.removesuffix(defaults.STOPPED))
+    worse = {one: found.mean for one, found in ended.items() if found.low > 0}
+    assert list(worse) == ["wine_quality_red"]
+    said = f"the mixture is worse on one set, wine quality ({worse['wine_quality_red']:+.2f})".replace("0.", ".")
+    assert said in protocol_page

@@ -114,6 +114,21 @@ def test_what_mixtures_detect_on_cifar10():
         assert said.format(*map(cifar10_scores.signed, (own.mean, own.low, own.high))) in text
 
 
+def test_how_many_parameters_mixtures_have_on_cifar10():
+    shares = {}
+    for method in cifar10_scores.OURS:
+        records = cifar10_scores.latest_round(RESULTS / "cifar10", method)
+        own, ensemble = (cifar10_scores.parameters(records, "resnet9", name) for name in (method, ENSEMBLE))
+        if own:
+            ensemble = ensemble or cifar10_scores.parameters(
+                cifar10_scores.latest_round(RESULTS / "cifar10", ENSEMBLE), "resnet9", ENSEMBLE
+            )
+            shares[method] = 100 * own / ensemble
+    assert set(shares) == set(cifar10_scores.OURS)
+    said = "lower NLL than every mixture of four low-rank ones tried, at {:.0f} to {:.0f} % of its parameters"
+    assert said.format(min(shares.values()), max(shares.values())) in page("docs/when_not.md")
+
+
 def test_what_simple_scores_detect_on_the_harder_pairs():
     runs = record.read(RESULTS / "network_detectors.jsonl") + record.read(RESULTS / "simple_detectors.jsonl")
     plain: dict[str, dict[str, float]] = {pair: {} for pair in HARDER}

@@ -20,7 +20,7 @@ from singularbayes_experiments.problems.finetune import Adaptation, Setting, Tra
 from singularbayes_experiments.problems.finetune_texts import Texts, batches
 from singularbayes_experiments.report import finetune as report
 from singularbayes_experiments.report import finetune_settings
-from singularbayes_experiments.report.adapter_tables import averages
+from singularbayes_experiments.report.adapter_tables import averages, number
 from singularbayes_experiments.runs import finetune_laplace, finetune_machine, finetune_stages
 from singularbayes_experiments.runs.finetune_records import FinetuneRecords, begin
 
@@ -29,6 +29,8 @@ import singularbayes as sb
 ROOT = Path(__file__).parents[2]
 RECORDS = report.read(ROOT / "experiments" / "results" / "finetune")
 CLASSES, LENGTH, ROWS = 3, 6, 24
+WIDTH, INNER = (finetune_model.SIZES[name] for name in ("hidden_dim", "intermediate_dim"))
+SCALARS = finetune_model.SIZES["num_layers"] * plan.RANK * (4 * 2 * WIDTH + 2 * (WIDTH + INNER))  # of both factors
 EXACT = {"rtol": 2e-4, "atol": 2e-6}
 EPSILON = 1e-5  # of Adam: with a tiny one, gradients that are rounding make whole steps
 
@@ -147,7 +149,16 @@ def test_what_the_page_says_in_words_is_so():
     first = [one for one in RECORDS if one["stage"] == "first result"]
     nll = {who: np.mean([one["test"]["nll"] for one in first if one["method"] == who]) for who in plan.METHODS}
     assert sorted(nll, key=nll.__getitem__)[:2] == ["mc_dropout", "mixture"]
-    assert [f"{nll[who]:.3f}" for who in ("mc_dropout", "mixture")] == ["0.356", "0.369"]
+    page = " ".join((ROOT / "docs" / "finetuning_results.md").read_text(encoding="utf-8").split())
+    said = f"MC dropout had the least NLL, {number(nll['mc_dropout'])}, before the mixture's {number(nll['mixture'])},"
+    assert said in page
+    tempered = mean(RECORDS, "sst2", "tempered", "nll")
+    said = f"the ensemble then has {number(tempered['lora_ensemble'])} and the mixture {number(tempered['mixture'])}."
+    assert said in page
+    ahead = {one: report.difference(RECORDS, one, "mixture", "lora_ensemble").split("]")[1].strip() for one in settings}
+    assert {one for one, word in ahead.items() if word != "better"} == {"clinc150-10", "clinc150", "banking77-10"}
+    assert [ahead[one] for one in ("clinc150-10", "clinc150", "banking77-10")] == ["worse", "", ""]
+    assert "On the other four settings the mixture is ahead." in page
     for setting in settings:
         own, tempered, ece = (
             mean(RECORDS, setting, *what) for what in (("test", "nll"), ("tempered", "nll"), ("test", "ece"))
@@ -230,9 +241,42 @@ def test_the_default_prior_has_the_scale_that_the_rule_chooses():
         assert all(fast[setting] < slow[setting] for setting in slow)
         dropped = found[plan.scaled(c, dropout=0.1)]
         assert all(dropped[setting] < slow[setting] for setting in ("clinc150-10", "banking77-10"))
+    wide, narrow = found[plan.scaled(1.0, eta=0.3, dropout=0.1)], found[plan.scaled(2.0, dropout=0.1)]
+    np.testing.assert_allclose(list(wide.values()), list(narrow.values()), atol=0.01)
+    starts = [SCALARS * (np.log(c) + 0.5 / c**2 - 0.5) for c in (3, 12)]
+    page = " ".join((ROOT / "docs" / "finetuning_results.md").read_text(encoding="utf-8").split())
+    assert f"{SCALARS:,} random scalars starts at {round(starts[0], -3):,.0f} nats, a third of before." in page
+    assert starts[0] / starts[1] == pytest.approx(1 / 3, abs=0.01)
+    assert f"an NLL above that of a coin, which is {number(np.log(2))}." in page
     for beta, c in ((0.0021, 4.0), (0.007, 2.0)):
         equal = found[plan.scaled(1.0, beta=beta)], found[plan.scaled(c)]
         np.testing.assert_allclose(*(list(each.values()) for each in equal), atol=0.021)
+
+
+def test_what_the_page_says_of_adapters_that_nobody_tunes():
+    rows = [row.strip("| ").split(" | ") for row in finetune_settings.defaults_table(RECORDS).splitlines()[2:]]
+    nll = {tuple(row[:6]): [float(cell) for cell in row[6:]] for row in rows}
+    assert len(nll) == 33
+    plain = {key: values for key, values in nll.items() if key[5] == "plain"}
+    assert min(plain, key=lambda key: plain[key][3])[::3] == ("100", "0.1")  # β / width² and η
+    assert round(float(min(plain, key=lambda key: plain[key][0])[0])) == 100
+    assert all(float(min(plain, key=lambda key, at=at: plain[key][at])[0]) <= 1 for at in (1, 2))
+    for key, values in plain.items():
+        ratio, beta, width, eta, rho_lr, _ = key
+        if (eta, rho_lr) == ("0.1", "1"):
+            wider = plain[ratio, beta, width, "0.3", "1", "plain"]
+            assert float(ratio) > 12 or wider[0] < values[0] - 0.15
+            assert float(ratio) > 1 or (wider[1] < values[1] and wider[2] < values[2])
+            assert float(ratio) < 99 or (wider[1] > values[1] and wider[2] > values[2])
+
+
+def test_how_long_networks_of_monteclora_took():
+    found = [one for one in RECORDS if one["method"] == "monteclora"]
+    minutes = sorted(one["seconds"] / 60 for one in found)
+    first, last = [m for m in minutes if m > 7], [m for m in minutes if m <= 7]
+    page = " ".join((ROOT / "docs" / "finetuning_results.md").read_text(encoding="utf-8").split())
+    assert f"first networks took {min(first):.0f} to {max(first):.0f} minutes each" in page
+    assert f"Its last networks took {min(last):.0f} to {max(last):.0f} minutes" in page
 
 
 def test_no_level_of_the_adapter_is_best_on_all_settings_at_a_rate_that_learns():
@@ -291,8 +335,7 @@ def _settings(records, name):
 
 
 def test_the_page_counts_what_is_trained():
-    width, inner = (finetune_model.SIZES[name] for name in ("hidden_dim", "intermediate_dim"))
-    lora = finetune_model.SIZES["num_layers"] * plan.RANK * (4 * 2 * width + 2 * (width + inner))
+    width, lora = WIDTH, SCALARS
     head = 150 * width + 150
     page = (ROOT / "docs" / "finetuning_results.md").read_text(encoding="utf-8")
     assert f"{2 * lora:,} trainable parameters" in page and f"{lora:,};" in page

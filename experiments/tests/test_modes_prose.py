@@ -10,7 +10,7 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS
 from singularbayes_experiments.problems.modes_grids import configurations
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION
-from singularbayes_experiments.report import finetune, modes_summary, summary
+from singularbayes_experiments.report import finetune, modes_sentences, modes_summary, summary
 from singularbayes_experiments.report.modes_rounds import choices_at_edges
 from singularbayes_experiments.report.table_summary import OURS, OWN, Comparison, statements
 from singularbayes_experiments.runs import modes_tables
@@ -70,6 +70,38 @@ def test_sentences_beside_the_results_of_the_readme():
     low = summary.verdicts(scores, "low_rank", "deep_ensemble")
     said = f"one low-rank network is behind the ensemble on {WORDS[len(low['worse'])]} of {WORDS[len(scores)]} sets"
     assert said in readme
+
+
+def test_on_how_many_sets_of_the_readme_mixtures_are_better_and_worse():
+    every = modes_summary.collect(RESULTS)
+    shown = [each for each in every if each.data.experiment not in modes_summary.UCI]
+    repeat, svd = (summary.verdicts(shown, name, "deep_ensemble") for name in ("mixture_repeat", "mixture_svd"))
+    said = f"on {len(repeat['better'])} of {len(shown)} sets, worse on {len(repeat['worse'])}; started at its SVDs, on"
+    assert f"{said} {len(svd['better'])} and {len(svd['worse'])} (" in page("README.md")
+    changed = sum("deep_ensemble" in each.given_up for each in every)
+    strict = [modes_sentences._with_earlier_ensemble(each) for each in every]
+    before, after = (len(summary.verdicts(own, "mixture_svd", "deep_ensemble")["better"]) for own in (every, strict))
+    said = (
+        f"Against earlier choices of the ensemble, better on {WORDS[changed]} sets, SVD-initialised wins {after}, not"
+    )
+    assert f"{said} {before}." in page("README.md")
+
+
+def test_where_ivon_is_ahead_of_adam(lines):
+    final = final_results(lines)
+    found = {}
+    for one in SETS:
+        ours, theirs = (modes_tables.results(final, one, method) for method in ("ivon", "low_rank"))
+        if ours and all("nll" in run and np.isfinite(run["nll"]) for run in ours.values()):
+            found[one] = np.mean([run["nll"] for run in ours.values()]) - np.mean(
+                [run["nll"] for run in theirs.values()]
+            )
+    shown = ("fashion_mnist", "mnist", "toy", "concrete", "energy")  # of the table
+    lower = [one for one, difference in found.items() if difference < 0]
+    assert lower == [one for one in shown if one in lower] and set(shown) - set(found) == {"fashion_mnist", "mnist"}
+    said = f"Its mean NLL is lower on {WORDS[len(lower)]} of these {WORDS[len(shown)]} sets, and on no other UCI table."
+    assert said in page("docs/mixture_results.md")
+    assert "With rates of 0.03 and 0.1 it diverged on images" in page("docs/mixture_results.md")
 
 
 def test_where_full_rank_is_ahead_of_one_low_rank_network():

@@ -10,16 +10,15 @@ import re
 from pathlib import Path
 
 import numpy as np
+from pages import DEFINITION, ELSEWHERE, PAPER, RESULTS, SETTING
 from singularbayes_experiments import report
 from singularbayes_experiments.report.sections import beijing, sst2
 
-RESULTS = Path(__file__).parents[1] / "results"
 REPORT = Path(report.__file__).parent
 DECIMAL = re.compile(r"(?<![\w.])[−-]?\d[\d,]*\.\d+")
 # The paper's and other people's numbers, which `test_published.py` checks, and the words of its formats.
 LEFT_OUT = ("published", "literature.py")
-SETTING, PAPER, DEFINITION = "a setting", "the paper's", "a definition"
-HERE, ELSEWHERE = "tested below", "tested in"
+HERE = "tested below"
 KNOWN = {
     "finetune_settings.py": {"0.2 0.1 0.6 0.3": SETTING},
     "modes_figure.py": {"0.003": SETTING},

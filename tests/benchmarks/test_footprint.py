@@ -86,7 +86,10 @@ def test_what_has_no_formula_is_said():
 
 
 def test_the_page_is_made_of_the_sizes_and_the_record():
-    assert scaling_page.PAGE.read_text() == scaling_page.render()
+    text = scaling_page.PAGE.read_text(encoding="utf-8")
+    assert text == scaling_page.render()
+    frozen = 4 * scaling_page.XL.weights / 1e9  # float32
+    assert f"holds W₀ besides, {frozen:.1f} GB that have no gradients" in " ".join(text.split())
 
 
 def test_a_share_of_every_large_array_of_the_page_is_on_each_device():

@@ -10,6 +10,7 @@ from pathlib import Path
 import marks
 import numpy as np
 import pytest
+from scipy import stats
 
 import singularbayes as sb
 from singularbayes.demo import noisy_digits
@@ -71,6 +72,45 @@ def test_the_numbers_stored_are_those_of_the_shapes():
         "deep ensemble of 5": 5 * point,
         "low-rank ensemble of 5": 5 * low_rank,
     }
+
+
+def test_what_the_page_counts_is_in_the_record():
+    page = " ".join((DOCS / "compare.md").read_text(encoding="utf-8").split())
+    data = noisy_digits.load(tuple(RECORD["settings"]["held_out"]), RECORD["settings"]["split"])
+    train, test, ood = (len(part[1]) for part in (data.train, data.test, data.ood))
+    assert f"{train} images to train, {test} to test, and the {ood} images of 8 and 9" in page
+    accuracy = np.mean([run.metrics["accuracy"] for run in RUNS])
+    error = np.sqrt(accuracy * (1 - accuracy) / test)
+    assert f"the accuracy of {test} images has a standard error of about {error:.3f} from the images" in page
+    intervals = page.split("<!-- compare.py -->")[1].split("<!-- end -->")[0].count(" [")
+    assert intervals == 47 and "Forty-seven intervals at 95 % are shown" in page
+
+
+def test_what_the_page_says_it_shows_is_in_the_record():
+    scores = {}
+    for run in RUNS:
+        for name in ("accuracy", "nll", "ece_equal_mass_15", "auroc_ood_entropy", "auroc_ood_mi", "aupr_err_entropy"):
+            found = [value for key, value in run.metrics.items() if key.split("/")[-1] == name]
+            scores.setdefault(name, {}).setdefault(run.method, []).extend(found)
+    means = {name: {method: np.mean(values) for method, values in own.items()} for name, own in scores.items()}
+    nll, ece, accuracy = means["nll"], means["ece_equal_mass_15"], means["accuracy"]
+    assert min(accuracy, key=accuracy.get) == "low-rank 16" and max(accuracy, key=accuracy.get) == "2-tied"
+    first = scores["nll"]["low-rank 16"]
+    for method, values in scores["nll"].items():
+        difference = np.subtract(values, first)
+        half = stats.t.ppf(0.975, len(first) - 1) * difference.std(ddof=1) / np.sqrt(len(first))
+        assert (difference.mean() + half < 0) == (method not in ("low-rank 16", "deterministic", "SWAG"))
+    assert set(sorted(nll, key=nll.get)[:2]) == {"2-tied", "MC dropout"}
+    assert (min(ece, key=ece.get), max(ece, key=ece.get)) == ("low-rank ensemble of 5", "2-tied")
+    for name in ("auroc_ood_entropy", "auroc_ood_mi"):
+        assert max(means[name], key=lambda method: np.nan_to_num(means[name][method])) == "2-tied"
+    ours, theirs = "low-rank ensemble of 5", "deep ensemble of 5"
+    better = {
+        name: (own[ours] - own[theirs]) * (-1 if name.startswith(("nll", "ece")) else 1) for name, own in means.items()
+    }
+    assert [name for name, gain in better.items() if gain < 0] == ["aupr_err_entropy"]
+    stored = {run.method: run.num_stored for run in RUNS}
+    assert stored[ours] / stored[theirs] == pytest.approx(2 / 3, abs=0.03)
 
 
 def test_the_radars_are_drawn_from_the_record_inside_their_limits(script, tmp_path):

@@ -46,7 +46,13 @@ def test_the_numbers_of_the_page_are_those_of_the_record(script):
     for kind in ("cnn", "bert"):
         assert f"{RECORD[kind]['onnx']['difference']:.1e}" in PAGE
         assert RECORD[kind]["onnx"]["difference"] < 1e-5
-    assert f"{RECORD['cnn']['parameters']['plain']:,} parameters" in PAGE
+    cnn, page = RECORD["cnn"], " ".join(PAGE.split())
+    assert f"The ONNX file of 32 draws has {cnn['onnx']['kilobytes']:,} kB" in page
+    plain, before = cnn["parameters"]["plain"], cnn["parameters"]["before"]
+    assert f"The collapsed model has {plain:,} parameters instead of {before:,}." in page
+    test = len(script.digits(script.Settings())["test"][0])
+    assert f"the {test} test images have right labels, so one image is {1 / test:.4f} of accuracy" in page
+    assert cnn["after"]["accuracy"] >= cnn["before"]["accuracy"] and cnn["after"]["ece"] > cnn["before"]["ece"]
 
 
 def test_the_record_is_of_the_settings_in_the_script(script):

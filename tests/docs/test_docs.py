@@ -10,8 +10,11 @@ import keras
 import numpy as np
 import pytest
 from marks import filled
+from scipy import stats
 from singularbayes_experiments.report import modes_summary, summary
 
+import singularbayes as sb
+from singularbayes import metrics
 from singularbayes.estimators.defaults import Defaults
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +59,18 @@ def test_what_a_page_shows_has_to_be_printed_in_order_with_numbers_that_are_near
             assert_printed(wrong, printed)
 
 
+def beta_matters(names: dict) -> bool:
+    """Returns whether the default β repairs little of the NLL of the page's network, of what β = 0.3 repairs."""
+    again = names["sb"].bayesianize(names["model"], names["posterior"])
+    again.fit(names["x"][names["train"]], names["y"][names["train"]], epochs=20, verbose=0, callbacks=[sb.KLSchedule()])
+    x, y = names["x"][names["new"]], names["y"][names["new"]]
+    nll = [
+        metrics.negative_log_likelihood(sb.predict(model, x, seed=0).mean, y)
+        for model in (names["model"], again, names["bayes"])
+    ]
+    return nll[0] - nll[1] < 0.5 * (nll[0] - nll[2])
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_it_shows(page, monkeypatch, tmp_path, capsys):
     # The 2,000 steps of the default, which the doctests of the estimators take on a smaller table.
@@ -63,10 +78,25 @@ def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_it_shows(p
     if page.name == "README.md":
         monkeypatch.chdir(tmp_path)  # it writes a file of adapters
     names: dict = {}
+    every = ""  # that was printed
     for block, shown in re.findall(_BLOCK, page.read_text(), flags=re.MULTILINE | re.DOTALL):
         capsys.readouterr()
         exec(compile(block, page.name, "exec"), names)
-        assert_printed(shown, capsys.readouterr().out)
+        printed = capsys.readouterr().out
+        assert_printed(shown, printed)
+        every += printed
+    if (
+        page.name == "evaluate.md" and keras.backend.backend() == "jax"
+    ):  # its table is printed as Markdown, and shown as a table
+        [table] = re.findall(
+            r"^On JAX it prints this.*?\n\n(.*?)^Classification: ", page.read_text(), re.MULTILINE | re.DOTALL
+        )
+        assert table.count("±") == 9
+        assert_printed(table.replace("**", "").replace("\n\n", "\n"), every.replace("**", ""))
+    if page.name == "convert.md":
+        assert (
+            beta_matters(names) and "β = 0.3 repairs most of that here, the default of 0.03 little" in page.read_text()
+        )
     if page.name == "mixtures.md":
         assert names["ratios"]["anchored prior"] > 2 and len(names["plain"]) == 3
     if page.name == "README.md":
@@ -160,6 +190,17 @@ def test_what_is_said_beside_the_first_figure_is_in_its_record(page):
         in text
     )
     assert "of a deep ensemble {} and of a deterministic network {}".format(*shares[2:]) in text
+
+
+def test_how_much_the_coverage_of_conformal_intervals_varies():
+    rows = 150  # held out, and new
+    rank = int(np.ceil(0.95 * (rows + 1)))  # of the score that is taken: the coverage is Beta(rank, rows + 1 − rank)
+    inside = stats.betabinom(rows, rank, rows + 1 - rank)
+    low, high = 0.91, 0.99
+    usual = inside.cdf(np.floor(high * rows)) - inside.cdf(np.ceil(low * rows) - 1)
+    assert usual > 0.9 and 1 - inside.cdf(np.ceil((low + 0.02) * rows) - 1) < 0.9
+    said = f"in {rows} examples a share between {low} and {high} is usual"
+    assert said in " ".join((ROOT / "docs" / "regression.md").read_text(encoding="utf-8").split())
 
 
 def test_the_readme_is_short():
