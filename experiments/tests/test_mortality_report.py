@@ -199,7 +199,7 @@ def test_both_chapters_of_intensive_care_warn_of_aupr_err_and_tell_departures():
     for name in ("icu", "mimic3"):
         section = SECTIONS[name]
         assert "aupr_err_mi" in [measure.name for measure in section.tables[0].measures]
-        assert "an uncertainty that knows nothing gets the error rate" in section.tables[0].note
+        assert "a random score has an AUPR-Err equal to the error rate" in section.tables[0].note
         assert DEPARTURES in section.notes
     wrong = np.arange(1000) < 415
     chance = np.mean([aupr_err(np.random.default_rng(i).random(1000), wrong) for i in range(50)])

@@ -159,8 +159,8 @@ def test_figures_whose_arrays_are_absent_are_left_out_and_said():
     assert [picture.name for picture in chapter.pictures] == ["pareto", "radar"]
     assert chapter.left_out == (
         "Calibration; Selective prediction; Histograms of mutual information (Fashion-MNIST); Histograms of mutual "
-        "information (notMNIST); Histograms of entropy (notMNIST); Singular values: their arrays do not lie beside the "
-        "records.",
+        "information (notMNIST); Histograms of entropy (notMNIST); Singular values: they need arrays that were not "
+        "kept with the records.",
     )
     assert "Figures left out. Calibration" in page.render([chapter], HEAD)
 

@@ -147,7 +147,7 @@ def test_a_study_on_the_same_data_shows_the_detectors_of_its_own_pairs():
     (chapter,) = chapters.make_chapters([own, simple])
     [table] = [each for part in chapter.parts for each in part.tables if chapters.NO_NETWORK in each.note]
     assert table.rows[-1].name == "more non-zero pixels (no network)"
-    assert "those of the chapter MNIST" in table.note
+    assert "taken from MNIST, which uses the same data" in table.note
     assert not any(measure.name.startswith("held_out") for measure in table.measures)
 
 

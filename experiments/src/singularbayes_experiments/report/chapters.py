@@ -23,11 +23,12 @@ _DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs th
 # Experiments on the data of another, whose simple detectors they show.
 SAME_DATA = {"adaptive_rank": "mnist", "kl_study": "mnist", "adaptive_rank_sst2": "sst2"}
 NO_NETWORK = (
-    "The last rows are simple detectors, whatever the column. Those without a network take a number of each example "
-    "alone; their direction suits the main pair of the experiment and was set with that pair in mind. Those of a "
-    "deterministic network need no posterior."
+    "The last rows are detectors that need no posterior. Each has a single score, which therefore stands in every "
+    "column of its pair. A detector without a network uses one number computed from the input; whether a high or a low "
+    "value counts as out-of-distribution was set with the main pair of the experiment in view. The others use a "
+    "deterministic network."
 )
-_OTHERS = "They are those of the chapter {title}, which has the same data."
+_OTHERS = "They are taken from {title}, which uses the same data."
 _HELD_OUT = (
     "Held-out classes are the last two of the ten: their test images against those of the others, by networks "
     "that were trained without them, on a CPU."
@@ -211,8 +212,8 @@ def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
             except ValueError as error:
                 left_out.setdefault(str(error), []).append(drawing.title)
         elif drawing.arrays and not any(row.has_arrays(drawing.arrays) for row in group.rows):
-            left_out.setdefault("their arrays do not lie beside the records.", []).append(drawing.title)
+            left_out.setdefault("they need arrays that were not kept with the records.", []).append(drawing.title)
         else:
-            left_out.setdefault("too few of these runs have what they show.", []).append(drawing.title)
+            left_out.setdefault("too few of these runs have the metrics that they show.", []).append(drawing.title)
     # Titles have commas of their own.
     return pictures, [f"{'; '.join(titles)}: {reason}" for reason, titles in left_out.items()]

@@ -16,7 +16,7 @@ DESCRIPTION = (
     "Every table of the paper, and where ours is; its list of theorems is left out. A count gives how many of a "
     "table's numbers have one of ours, with the paper's settings or with others: a single network, for which the "
     "paper prints the chance level, has no mutual information here. Where two tables print the same number, the "
-    "first of this list stands below ours."
+    "first of this list is shown beside ours."
 )
 OVERVIEW = "Our numbers against the paper's"
 OVERVIEW_DESCRIPTION = (

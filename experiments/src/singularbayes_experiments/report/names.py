@@ -12,7 +12,7 @@ from singularbayes.metrics import MEASURES, Measure, find_measure
 
 NAMES = {
     "low_rank": "low-rank",
-    "low_rank_svd": "low-rank from SVD",
+    "low_rank_svd": "SVD-initialised low-rank",
     "low_rank_laplace": "low-rank Laplace",
     "low_rank_auto": "low-rank, learned rank",
     "full_rank": "full-rank",
@@ -21,7 +21,7 @@ NAMES = {
     "mc_dropout": "MC dropout",
     "deep_ensemble": "deep ensemble",
     "low_rank_ensemble": "low-rank ensemble",
-    "low_rank_svd_ensemble": "low-rank ensemble from SVDs",
+    "low_rank_svd_ensemble": "SVD-initialised low-rank ensemble",
     "swag": "SWAG",
 }
 SIMPLE = "simple"  # the preset of detectors that need no network

@@ -64,7 +64,7 @@ class Table:
 
     Args:
         sort: the place of the column that they are sorted by, None for none.
-        note: what the numbers are; reading: what ±, bold and the lines below mean; footnotes: by their marks.
+        note: what the numbers are; reading: what ±, bold and second lines mean; footnotes: by their marks.
     """
 
     title: str
@@ -263,8 +263,8 @@ def _reading(
     numbers = [number for key, number in published.items() if key in shown]
     if numbers:
         tables = listed(list(dict.fromkeys(number.table for number in numbers)))
-        less = ", and ours less the paper's" if any(cell.difference for cell in shown.values()) else ""
-        parts.append(f"Below ours: the paper's number ({tables}){less}.")
+        less = " and, in brackets, ours minus the paper's" if any(cell.difference for cell in shown.values()) else ""
+        parts.append(f"Second line of a cell: the paper's value ({tables}){less}.")
     if any(measure in _OF_A_MACHINE for _, measure in shown):
         parts.append(
             "Times cannot be compared: the paper's are of another machine, and several of our runs may have shared one."

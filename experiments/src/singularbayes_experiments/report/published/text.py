@@ -80,8 +80,8 @@ TABLES = (
         swag               0.808±0.010 0.613±0.023 0.111±0.008 0.556±0.022
         """,
         remark="The bins of its ECE were chosen on the dev set, and it does not say which they are. Its low-rank mean "
-        "differs from that of the main table (accuracy .806, NLL .527, AUROC .640), which stands below ours. Its row "
-        "of a single low-rank run is left out.",
+        "differs from that of the main table (accuracy .806, NLL .527, AUROC .640), which is the one shown beside "
+        "ours. Its row of a single low-rank run is left out.",
     ),
     PaperTable(
         "tab:swag_sst2",

@@ -96,7 +96,7 @@ _OOD = Columns(
     sort=FOUND.name,
     note=(
         "By the epistemic standard deviation: the chance that a window of the city is the more uncertain one (AUROC), "
-        "and the area under precision and recall (AUPR). Scores that know nothing have an AUROC of 0.5, an AUPR of "
+        "and the area under precision and recall (AUPR). Random scores have an AUROC of 0.5, an AUPR of "
         "0.762, which is Guangzhou's share of the windows, an FPR of 0.95 and a TPR of 0.05. Of the other cities every "
         "fourth window is scored."
     ),
@@ -110,7 +110,7 @@ _BARE = Columns(
         "does not have, is cv (calm and variable); an hour with precipitation is one of snow (Is) at or below 0 °C and "
         "one of rain (Ir) above, and hours in a row are counted up. Here all that these rules touch, Is, Ir and the "
         "four winds, is at its mean in training (0 when standardised) in the windows of both cities. Every fourth "
-        "window of Guangzhou is scored. Scores that know nothing have an AUROC of 0.5, an AUPR of 0.445, an FPR of "
+        "window of Guangzhou is scored. Random scores have an AUROC of 0.5, an AUPR of 0.445, an FPR of "
         "0.95 and a TPR of 0.05."
     ),
 )

@@ -52,7 +52,7 @@ _PANELS = (ACCURACY, NLL, _OOD.measures[-2], _SD, _PRUNED)
 SECTION = Section(
     "kl_study",
     "The weight of the KL",
-    "The low-rank network of MNIST with the KL weighed by β/N, over six decades of β; β = 1 is the evidence bound. "
+    "The low-rank network of MNIST with the KL weighed by β/N, over six decades of β; β = 1 is the ELBO. "
     "Small β leaves the posterior narrow, large β lets the prior win. Not an experiment of the paper.",
     (_WIDTHS, _OOD, BINNINGS),
     {f"beta_{beta:g}": f"β = {beta:g}" for beta in _BETAS},

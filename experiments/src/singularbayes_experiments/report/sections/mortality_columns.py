@@ -17,8 +17,8 @@ DEPARTURES = (
     "and less, so the head, by 0.32; here all that is low-rank is damped by 0.55."
 )
 _MANY_ERRORS = (
-    "AUPR-Err rises with the number of errors: an uncertainty that knows nothing gets the error rate. It compares only "
-    "networks of about the same accuracy."
+    "AUPR-Err rises with the number of errors: a random score has an AUPR-Err equal to the error rate. So it can be "
+    "compared only between networks of about the same accuracy."
 )
 
 

@@ -117,8 +117,8 @@ NOTES = (
     "AUROC-OOD (with the tuned settings too), the deep ensemble a lower AUPR-Succ. The paper stops early by the dev "
     "set that it reports on, and trains on all phrases, of which ours leave out those above; how much each makes was "
     "not tried. A deterministic network comes nowhere near the paper's accuracy, not when trained on all rows "
-    "either. Rank-one networks are too sure; a temperature takes most of their NLL's excess away. The rest is not "
-    "explained.",
+    "either. Rank-one networks are overconfident; a temperature removes most of the excess of their NLL. The rest is "
+    "not explained.",
     "The network of the published parameter count has no positions: attention sees a bag of words.",
     "Other ranks, and one that is learned, have a chapter of their own: Ranks on SST-2, and a learned one.",
     "The paper chose the bins of its ECE on the dev set and does not say which they are. Its training times, in "
