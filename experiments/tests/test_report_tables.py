@@ -112,6 +112,12 @@ def test_a_deviation_of_the_paper_is_shown():
     assert ours.startswith("± is the standard error over seeds. Second line of a cell:")
 
 
+def test_a_measure_that_is_not_ranked_has_no_direction_unless_it_is_a_cost():
+    runs = [image_record(method, seed, accuracy=0.9) for method in ("low_rank", "full_rank") for seed in (0, 1, 2)]
+    table = table_of(runs, Columns("T", (Measure("accuracy", "higher", ranked=False), TRAINING)))
+    assert table.heads == ("accuracy", f"{TRAINING.label} ↓") and not any(row.cells[0].best for row in table.rows)
+
+
 def test_seeds_without_a_value_are_counted_and_a_column_without_any_is_left_out():
     records = [image_record(seed=0, nll=0.1), image_record(seed=1, nll=math.nan), image_record(seed=2, nll=0.3)]
     columns = Columns("T", (*NLL.measures, Measure("never", "lower")))

@@ -19,7 +19,7 @@ from singularbayes_experiments.report.sections import SECTIONS, section_of
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.tables import Table
 
-_DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
+_DRAWN_FIRST = ("chosen", "refit", "paper", "quick")  # the preset whose runs the figures show
 # Experiments on the data of another, whose simple detectors they show.
 SAME_DATA = {"adaptive_rank": "mnist", "kl_study": "mnist", "adaptive_rank_sst2": "sst2"}
 NO_NETWORK = (
@@ -69,7 +69,8 @@ class Chapter:
     """All that is shown of an experiment.
 
     Args:
-        drawn: the preset that finding and pictures are of; simple: the records of detectors without a posterior.
+        drawn: the preset that finding and pictures are of, but for pictures of arrays that only another one has.
+        simple: the records of detectors without a posterior.
     """
 
     section: Section
@@ -114,9 +115,8 @@ def _chapter(experiment: str, records: list[Record], simple: list[Record], besid
     section = section_of(experiment, records)
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
     numbers = compared(section) if beside_paper else {}
-    drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
-    with style.same_looks(method_styles.row_looks(drawn.rows)):
-        pictures, left_out = _draw(section, drawn)
+    drawn, *rest = sorted(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
+    pictures, left_out = _draw(section, drawn, [group for group in rest if group.preset in _DRAWN_FIRST])
     return Chapter(
         section,
         tuple(
@@ -200,18 +200,28 @@ def _simple_number(runs: Sequence[Record], measure: Measure) -> str:
     return f"{np.mean(values):.{decimals}f}{error}"
 
 
-def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
-    """Returns the figures, and a sentence on those that are left out for each reason."""
+def _draw(section: Section, group: Group, others: Sequence[Group]) -> tuple[list[Picture], list[str]]:
+    """Returns the figures, and a sentence on those that are left out for each reason.
+
+    Args:
+        others: the groups that a figure is drawn from, the first that can, where the runs have no arrays for it.
+    """
     pictures: list[Picture] = []
     left_out: dict[str, list[str]] = {}
     for drawing in [*section.drawings, *general.drawings(section, group.rows)]:
-        rows = drawing.usable(group.rows)
-        if rows:
+        bare = bool(drawing.arrays) and not any(row.has_arrays(drawing.arrays) for row in group.rows)
+        usable = [each for each in (group, *(others if bare else ())) if drawing.usable(each.rows)]
+        if usable:
+            shown = usable[0]
             try:
-                pictures.append(drawing.draw(rows))
+                with style.same_looks(method_styles.row_looks(shown.rows)):
+                    picture = drawing.draw(drawing.usable(shown.rows))
             except ValueError as error:
                 left_out.setdefault(str(error), []).append(drawing.title)
-        elif drawing.arrays and not any(row.has_arrays(drawing.arrays) for row in group.rows):
+            else:
+                whose = "" if shown is group else f" Runs: {shown.label(section.in_paper).lower()}."
+                pictures.append(replace(picture, caption=f"{picture.caption}{whose}"))
+        elif bare:
             left_out.setdefault("they need arrays that were not kept with the records.", []).append(drawing.title)
         else:
             left_out.setdefault("too few of these runs have the metrics that they show.", []).append(drawing.title)

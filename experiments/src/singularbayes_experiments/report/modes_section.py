@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ _SETTINGS = {
     "beta": "β",
     "eta": "initial scale η",
     "rho_lr": "learning-rate factor of ρ",
-    "warmup": "KL warm-up, epochs",
+    "warmup": "KL warm-up epochs",
     "start": "initial means",
     "spread": "spread of the start",
     "ranks": "ranks",
@@ -95,6 +96,11 @@ class Comparison:
 
     def __bool__(self) -> bool:
         return bool(self.scores)
+
+    @cached_property
+    def figure(self) -> Panel:
+        """The figure of the summary."""
+        return modes_figure.figure(self.scores)
 
 
 def compare(folder: Path, records: Sequence[Record]) -> Comparison:

@@ -77,8 +77,9 @@ class Table:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Label and direction of every column of numbers."""
-        return tuple(f"{measure.label} {measure.arrow}".strip() for measure in self.measures)
+        """Label and direction of every column of numbers; no direction where the best is not marked, but of costs."""
+        arrows = [each.arrow if each.ranked or each.name in COSTS else "" for each in self.measures]
+        return tuple(f"{each.label} {arrow}".strip() for each, arrow in zip(self.measures, arrows, strict=True))
 
     @property
     def caption(self) -> str:
@@ -125,7 +126,7 @@ def make(
         )
         for i, row in enumerate(rows)
     ]
-    reading = _reading(rows, published, table_rows, measures, columns.median, ranked)
+    reading = _reading(rows, published, table_rows, measures, columns.median, ranked, bool(columns.others))
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
     marks = {mark: reason for reason, mark in footnotes.items()}
     ordered = [*ordered, *(_published(other, measures) for other in columns.others)]
@@ -241,6 +242,7 @@ def _reading(
     measures: Sequence[Measure],
     median: bool,
     ranked: bool,
+    others: bool,
 ) -> str:
     """Returns how to read the numbers: what ± is, and which tables the paper's numbers are from."""
     shown = {
@@ -256,9 +258,12 @@ def _reading(
         parts.append("The paper's ± is the standard deviation over its seeds.")
     if len(rows) > 1:
         parts.append(
-            "Bold: better than all others, by paired 95 % intervals over seeds."
+            f"Bold: better than all other {'methods run here' if others else 'rows'}, by paired 95 % intervals over "
+            "seeds."
+            if ranked and any(len(row.records) > 1 for row in rows)
+            else "One seed each, so none is marked best."
             if ranked
-            else "None is marked best: the rows are of different data, or of too few."
+            else "None is marked best: the rows are of different data, or of too few examples."
         )
     numbers = [number for key, number in published.items() if key in shown]
     if numbers:

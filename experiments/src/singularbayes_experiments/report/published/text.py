@@ -12,7 +12,7 @@ TABLES = (
     PaperTable(  # first, because it has the digits that the table of results lacks
         "tab:sst2_models",
         "sst2",
-        "SST-2: parameters and starts",
+        "SST-2: parameters and initialisation",
         "num_trained",
         """
         deterministic  9.92M
@@ -22,7 +22,8 @@ TABLES = (
         low_rank_svd   1.47M
         rank_one       10.01M
         """,
-        remark="Rank-one has 10.01M with plain biases; with the random ones that it names it would have 10.02M.",
+        remark="Its 10.01M of rank-one are with deterministic biases; with the random ones that it describes they "
+        "would be 10.02M.",
     ),
     PaperTable(
         "tab:sst2",

@@ -27,8 +27,8 @@ QUALITY = Columns(
     ),
     sort="nll",
     note=(
-        "Negative log-likelihood (NLL) and mutual information (MI) in nats; Brier is the sum over classes; ECE has 15 "
-        "bins of equal mass."
+        "Negative log-likelihood (NLL) and mutual information (MI) in nats; a deterministic network has no MI (–). "
+        "Brier is the sum over classes; ECE has 15 bins of equal mass."
     ),
 )
 TEMPERED = Columns(
@@ -71,9 +71,10 @@ def detection(ood: Sequence[str]) -> Columns:
     note = (
         "AUROC of out-of-distribution images against test images, by mutual information (MI) and by entropy (H): the "
         "chance that an out-of-distribution image is the more uncertain one. A deterministic network has no MI. "
-        "AUPR-Err: how well entropy finds errors among the test images."
+        "AUPR-Err: how well entropy finds errors among the test images; it rises with the number of errors, so no best "
+        "one is marked."
     )
-    wrong = measure("aupr_err_entropy", 3, label="AUPR-Err")
+    wrong = measure("aupr_err_entropy", 3, label="AUPR-Err", ranked=False)
     title = "Out-of-distribution images and errors"
     return Columns(title, (*measures, wrong), f"{ood[-1]}/auroc_ood_entropy", note)
 

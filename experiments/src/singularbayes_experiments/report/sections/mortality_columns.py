@@ -17,15 +17,15 @@ DEPARTURES = (
     "and less, so the head, by 0.32; here all that is low-rank is damped by 0.55."
 )
 _MANY_ERRORS = (
-    "AUPR-Err rises with the number of errors: a random score has an AUPR-Err equal to the error rate. So it can be "
-    "compared only between networks of about the same accuracy."
+    "AUPR-Err rises with the number of errors: a random score has an AUPR-Err equal to the error rate. So it "
+    "can be compared only between networks of about the same accuracy, and no best one is marked."
 )
 
 
 def overview(title: str, note: str) -> Columns:
     """Returns the columns of the paper's table; `note` gets a warning of AUPR-Err, which many errors raise."""
     names = ("aupr_err_mi", "auroc_ood_mi", "aupr_ood_mi", "aupr_in_mi")
-    detection = (measure(name, 3) for name in names)
+    detection = (measure(name, 3, ranked=name != "aupr_err_mi") for name in names)
     more = (NLL, measure("unweighted_nll", 3), ECE, measure("mi_ratio", 2), STORED)
     return Columns(title, (AUROC, *detection, *more, PARAMETERS), "auroc_ood_mi", f"{note} {_MANY_ERRORS}")
 

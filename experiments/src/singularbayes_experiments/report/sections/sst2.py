@@ -11,7 +11,7 @@ from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
 ACCURACY, NLL, ECE, FOUND = (measure(name, 3) for name in ("accuracy", "nll", "ece", "auroc_ood_mi"))
 OVERVIEW = Columns(
-    "Reviews, and news against them",
+    "Predictions on reviews, and detection of news",
     (
         ACCURACY,
         NLL,
@@ -33,7 +33,7 @@ OVERVIEW = Columns(
     ),
 )
 DETECTION = Columns(
-    "News by each uncertainty",
+    "Detection of news by three uncertainties",
     tuple(
         measure(f"{name}_{by}", 3) for name in ("auroc_ood", "aupr_ood", "aupr_in") for by in ("mi", "std", "entropy")
     ),
@@ -42,7 +42,7 @@ DETECTION = Columns(
     headline=False,
 )
 OTHER_TEXT = Columns(
-    "Text that is nearer to film reviews",
+    "Detection of text that is nearer to film reviews",
     tuple(
         measure(f"{name}/auroc_ood_{by}", 3, label=f"{words}, {label}")
         for name, words in (("product_reviews", "products"), ("clinc150", "queries"))
@@ -57,7 +57,7 @@ OTHER_TEXT = Columns(
 TEMPERED = Columns(
     "Errors, a temperature, and what it costs",
     (
-        measure("aupr_err_entropy", 3),
+        measure("aupr_err_entropy", 3, ranked=False),
         measure("risk_at_80_entropy", 3),
         measure("recalibrated_temperature", 2),
         measure("recalibrated_nll", 3),
@@ -67,9 +67,9 @@ TEMPERED = Columns(
     ),
     sort="recalibrated_nll",
     note=(
-        "AUPR-Err: how well entropy finds errors; risk at 80 %: the error rate when the fifth of highest entropy is "
-        "left out. The temperature is the best one on validation. Training time is on the machine named below; of "
-        "seeds that were trained together, it is a seed's share."
+        "AUPR-Err: how well entropy finds errors; it rises with their number, so no best one is marked. Risk at 80 %: "
+        "the error rate when the fifth of highest entropy is left out. The temperature is the best one on validation. "
+        "Training time is on the machine named below; of seeds that were trained together, it is a seed's share."
     ),
 )
 
@@ -120,7 +120,7 @@ NOTES = (
     "either. Rank-one networks are overconfident; a temperature removes most of the excess of their NLL. The rest is "
     "not explained.",
     "The network of the published parameter count has no positions: attention sees a bag of words.",
-    "Other ranks, and one that is learned, have a chapter of their own: Ranks on SST-2, and a learned one.",
+    "Other ranks, and a learned rank, have a page of their own: A learned rank on SST-2.",
     "The paper chose the bins of its ECE on the dev set and does not say which they are. Its training times, in "
     "seconds here, are of one H100.",
 )
@@ -132,9 +132,9 @@ def _finding(rows: Sequence[Row]) -> str:
 
 SECTION = Section(
     "sst2",
-    "SST-2: reviews, and news",
-    "A Transformer of four blocks of width 256 on word pieces of film reviews, positive or negative; rank 16 for all "
-    "weights. Out-of-distribution text is AG News.",
+    "SST-2: sentiment of film reviews",
+    "Is a sentence of a film review positive or negative? A Transformer of four blocks of width 256 on word pieces; "
+    "all low-rank weights have rank 16. Out-of-distribution text is news (AG News).",
     (OVERVIEW, DETECTION, OTHER_TEXT, TEMPERED, BINNINGS),
     NAMES,
     DRAWINGS,
