@@ -144,7 +144,7 @@ def test_departures_are_counted_once_each_whether_all_methods_have_them_or_some(
     assert chapter.parts[0].settings.departures == ("epochs", "β", "learning rate")
     assert "Settings: 3 of them not the paper's" in page.render([chapter], HEAD)
     text = markdown_page.render([chapter], "Results", "x")
-    assert "Not the paper's: epochs 10 (paper: 50); by method β, learning rate." in text
+    assert "Settings that differ from the paper's: epochs 10 (paper: 50); and, in some rows, β, learning rate." in text
     _, _, table = text.partition("| settings | β | learning rate |\n|---|---:|---:|\n")
     assert table.splitlines()[:3] == [
         "| low-rank | 1 | 0.001 |",

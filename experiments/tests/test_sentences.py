@@ -46,9 +46,7 @@ def test_the_toy_sentence_is_of_the_mean_over_seeds():
 def test_the_toy_sentence_of_many_methods_is_a_list():
     ratios = {"low_rank": 1.5, "full_rank": 1.25, "swag": 4.0, "deep_ensemble": 3.0}
     records = [replace(toy_record(ratio=ratio), method=method) for method, ratio in ratios.items()]
-    said = (
-        "the band is, in widths inside, 1.50 for low-rank, 1.25 for full-rank, 3.00 for deep ensemble and 4.00 for SWAG"
-    )
+    said = "divided by that inside: 1.50 for low-rank, 1.25 for full-rank, 3.00 for deep ensemble and 4.00 for SWAG"
     assert said in bands_sentence(records)
 
 
@@ -148,7 +146,7 @@ def test_a_study_on_the_same_data_shows_the_detectors_of_its_own_pairs():
     (chapter,) = chapters.make_chapters([own, simple])
     [table] = [each for part in chapter.parts for each in part.tables if chapters.NO_NETWORK in each.note]
     assert table.rows[-1].name == "more non-zero pixels (no network)"
-    assert "taken from MNIST, which uses the same data" in table.note
+    assert "taken from the page “MNIST”, which uses the same data" in table.note
     assert not any(measure.name.startswith("held_out") for measure in table.measures)
 
 

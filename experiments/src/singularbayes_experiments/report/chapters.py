@@ -17,6 +17,7 @@ from singularbayes_experiments.report.rows import Group, grouped
 from singularbayes_experiments.report.section import Columns, Section
 from singularbayes_experiments.report.sections import SECTIONS, section_of
 from singularbayes_experiments.report.settings import SettingsTable
+from singularbayes_experiments.report.standard_error import standard_error
 from singularbayes_experiments.report.tables import Table
 
 _DRAWN_FIRST = ("chosen", "refit", "paper", "quick")  # the preset whose runs the figures show
@@ -28,7 +29,7 @@ NO_NETWORK = (
     "value counts as out-of-distribution was set with the main pair of the experiment in view. The others use a "
     "deterministic network."
 )
-_OTHERS = "They are taken from {title}, which uses the same data."
+_OTHERS = "They are taken from the page “{title}”, which uses the same data."
 _HELD_OUT = (
     "Held-out classes are the last two of the ten: their test images against those of the others, by networks "
     "that were trained without them, on a CPU."
@@ -196,7 +197,7 @@ def _simple_number(runs: Sequence[Record], measure: Measure) -> str:
     decimals = 3 if measure.decimals is None else measure.decimals
     if not values:
         return ""
-    error = f"±{np.std(values, ddof=1) / len(values) ** 0.5:.{decimals}f}" if len(values) > 1 else ""
+    error = f"±{standard_error(values):.{decimals}f}" if len(values) > 1 else ""
     return f"{np.mean(values):.{decimals}f}{error}"
 
 

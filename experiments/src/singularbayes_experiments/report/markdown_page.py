@@ -64,7 +64,8 @@ _EARLIER = (
     "Runs that are older than the [tuning protocol](../protocol.md): their configurations are other ones, and not all "
     "of them were chosen blind ([disclosures](disclosures.md))."
 )
-_WITH_PAPER = "They include more methods, and the paper's settings and values."
+_PAPER = "They include more methods, and the paper's settings"
+_ORIGINS = {"paper": "the paper's", "default": "the defaults"}
 _SMALL = "The same on nine small tables (UCI)"
 _DETECTING = {name: modes_summary.METHODS[name] for name in ("deep_ensemble", "full_rank", *modes_summary.OURS)}
 
@@ -128,8 +129,7 @@ def pages(
     for chapter in chapters:
         name = _name(chapter)
         title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
-        about = f"{_EARLIER} {_WITH_PAPER}" if any(part.against for part in chapter.parts) else _EARLIER
-        lines = [title, "", description, "", *earlier(name, rest, comparison, said.get(name, ""), about)]
+        lines = [title, "", description, "", *earlier(name, rest, comparison, said.get(name, ""), _about(chapter))]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
     found[DISCLOSED] = "\n".join([*disclosed(chapters, records, comparison, more), _made(command), ""])
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
@@ -149,7 +149,7 @@ def earlier(
         return [*([about, ""] if comparison else []), *remark_lines, *lines]
     return [
         comparison.sections[name].text,
-        "## Earlier runs, and the paper's settings" if about.endswith(_WITH_PAPER) else "## Earlier runs",
+        "## Earlier runs, and the paper's settings" if _PAPER in about else "## Earlier runs",
         "",
         about,
         "",
@@ -161,6 +161,13 @@ def earlier(
         "</details>",
         "",
     ]
+
+
+def _about(chapter: Chapter) -> str:
+    """Returns what the earlier runs of an experiment are."""
+    if not chapter.section.in_paper or all(part.group.preset != "paper" for part in chapter.parts):
+        return _EARLIER
+    return f"{_EARLIER} {_PAPER}{' and values' if any(part.against for part in chapter.parts) else ''}."
 
 
 def _summary(
@@ -208,7 +215,7 @@ def opening(records: Sequence[Record], comparison: Comparison, more: Mapping[str
 
 def _opening_of_earlier(scores: Sequence[summary.Scores], folded: bool = False) -> list[str]:
     """Returns the table of earlier runs and where low rank loses in it."""
-    lines = [*([f"{_EARLIER} {_WITH_PAPER}", ""] if folded else []), summary.headline(scores), ""]
+    lines = [*([f"{_EARLIER} {_PAPER} and values.", ""] if folded else []), summary.headline(scores), ""]
     if scores:
         where = "**Where low rank loses in earlier runs**" if folded else "## Where it loses"
         lines += [*summary.table(scores), "", _CELLS, "", where, ""]
@@ -335,8 +342,10 @@ def _departures(settings: SettingsTable, origin: str) -> str:
     """Returns all settings that are not the paper's: those that all methods share with their values."""
     shared = {each.name: f"{each.name} {each.text(origin)}" for each in settings.shared if each.paper}
     own = [name for name in settings.departures if name not in shared]
-    parts = [*([", ".join(shared.values())] if shared else []), *([f"by method {', '.join(own)}"] if own else [])]
-    return f"Not the {origin}'s: {'; '.join(parts)}."
+    parts = [", ".join(shared.values())] if shared else []
+    parts += [f"and, in some rows, {', '.join(own)}"] if own and shared else [", ".join(own)] if own else []
+    rows = " in some rows" if own and not shared else ""
+    return f"Settings that differ from {_ORIGINS[origin]}{rows}: {'; '.join(parts)}."
 
 
 def _differing(settings: SettingsTable, origin: str) -> list[str]:

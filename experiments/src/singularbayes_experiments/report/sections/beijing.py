@@ -34,9 +34,9 @@ _ERRORS = Columns(
     ),
     sort="mae",
     note=(
-        f"Test windows, in {UNIT}. Stored is what predictions need, with SWAG more than is trained. NLL (nats) and "
-        "CRPS are of a Gaussian of the total variance. Of seeds that were trained together, the training time is a "
-        "seed's share."
+        f"Test windows, in {UNIT}. Parameters are those that predictions need; SWAG has more than it trains. NLL "
+        "(nats) and CRPS are of a Gaussian of the total variance. Of seeds that were trained together, the training "
+        "time is a seed's share."
     ),
 )
 
@@ -61,7 +61,7 @@ _EPISTEMIC = _intervals(
         measure("crps_epistemic", 2, label="CRPS"),
     ),
     "What the draws disagree about, without noise, as the paper's table has it: such intervals are about the mean and "
-    "ought to hold fewer targets than their level. ECE is the mean of |coverage − level| over 19 levels, the area the "
+    "should cover fewer targets than their level. ECE is the mean of |coverage − level| over 19 levels, the area the "
     "same over all; PICP and MPIW are coverage and width of 95 % intervals.",
 )
 _TOTAL = _intervals(
@@ -72,7 +72,7 @@ _TOTAL = _intervals(
     ),
     "With the noise that has the least NLL on validation windows: one for all hours with the paper's settings, one "
     "that grows with a window's last value and changes with ours. Conformal: the 95 % interval is as many standard "
-    "deviations wide as hold 95 % of the validation targets. That coverage has no guarantee: the same windows fitted "
+    "deviations wide as cover 95 % of the validation targets. That coverage has no guarantee: the same windows fitted "
     "the noise, and the test windows come later in time.",
 )
 
@@ -148,7 +148,7 @@ def _finding(rows: Sequence[Row]) -> str:
     other = "no other method has a lower MAE"
     if best is not low:
         other = f"the lowest MAE is {best.mean(MAE.name):.2f}, {best.name} with {best.parameters:,} parameters"
-    last = f" The last hour's value has {low.mean(LAST):.2f}." if low.has_metrics([LAST]) else ""
+    last = f" Predicting the last hour's value has an MAE of {low.mean(LAST):.2f}." if low.has_metrics([LAST]) else ""
     return f"{sentence}; {other}.{last}"
 
 
@@ -188,8 +188,8 @@ SECTION = Section(
         "other ranks and their ensemble predict the change from the last hour, all others the value itself. "
         "Validation chose that among four configurations. So a difference between the rows, in detection too, is not "
         "one of the posterior alone. With the paper's settings all predict the value.",
-        "The paper does not say the noise that its loss assumes, the start of its low-rank factors, or an annealing of "
-        "the KL. Here the loss of its settings is that of a noise of one standard deviation of the targets.",
+        "The paper does not say which noise its loss assumes, how its low-rank factors are initialised, or whether the "
+        "KL is annealed. Here, with its settings, the loss assumes a noise of one standard deviation of the targets.",
         "The paper compares epistemic intervals (coverage 0.31 to 0.79) with total ones of SWAG (0.973). Both are in "
         "tables of their own here.",
         "Where ours is behind the paper. Epistemic intervals hold fewer targets than the paper's, with the tuned "
@@ -198,10 +198,10 @@ SECTION = Section(
         "initialisation it states, cover about as much as the paper's; it does not state that of its low-rank ones. "
         "Randomly initialised low-rank networks, and their ensemble, detect Guangzhou better with the paper's settings "
         "than with ours, SVD-initialised ones worse: validation windows of Beijing show nothing about other cities.",
-        "Ours are the best of four configurations on validation. They were written down before any was run, but for "
-        "five short tuning runs of the deterministic network that were not kept; test scores of other configurations "
-        "had been seen by others than their author. The ensemble of low-rank networks and other ranks have the "
-        "settings of low_rank.",
+        "The tuned settings are the best of four configurations on validation. These were written down before any was "
+        "run, except for five short tuning runs of the deterministic network that were not kept; test scores of other "
+        "configurations had been seen, though not by their author. The ensemble of low-rank networks and the other "
+        "ranks have the settings of the low-rank network.",
     ),
     ranked=(MAE, NLL, COVERED, FOUND),
     ranks=RANKS,

@@ -94,16 +94,17 @@ def _each(title: str, measure, note: str) -> Columns:
 SECTION = Section(
     "icu",
     "Intensive care: PhysioNet 2012, five shifts",
-    "Death in the hospital from 44 features of the first 48 hours in intensive care, 12,000 stays. Each of four kinds "
-    "of care is held out in turn and has to be distinguished from the others; a fifth shift is the eICU demo, by the "
-    "23 features that both have. It stands in for the paper's MIMIC-III, which is not open.",
+    "Is a patient going to die in the hospital? 44 features of the first 48 hours in intensive care, 12,000 stays. "
+    "Each of four kinds of care is held out in turn and has to be told from the others; the fifth shift is to other "
+    "hospitals, the eICU demo, with the 23 features that both have. PhysioNet 2012 stands in for the paper's "
+    "MIMIC-III, which is not open.",
     (
         overview(
             "In-distribution and out-of-distribution stays",
             "Means over the five shifts, each with a network of its own. The paper's numbers are of MIMIC-III with "
-            "newborns as out-of-distribution stays, other patients and other features, so none stands here. "
-            "Out-of-distribution stays are detected by mutual information. With class weights the NLL is of "
-            "probabilities that are too high for the sake of the weights: the one with the weight undone compares.",
+            "newborns as out-of-distribution stays, other patients and other features, so they are not shown here. "
+            "Out-of-distribution stays are detected by mutual information. Class weights make the probabilities of "
+            "death too high, and the NLL with them; the NLL with the weight undone is the one to compare.",
         ),
         _each(
             "Out-of-distribution stays, shift by shift",

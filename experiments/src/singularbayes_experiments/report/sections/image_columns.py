@@ -43,8 +43,8 @@ TEMPERED = Columns(
     ),
     sort="recalibrated_nll",
     note=(
-        "NLL and ECE on the test images with the temperature that is best on the validation images. Stored: the "
-        "numbers that predictions are made from, of SWAG more than it trains. Training time is "
+        "NLL and ECE on the test images with the temperature that is best on the validation images. Parameters "
+        "are those that predictions need; SWAG has more than it trains. Training time is "
         "on the machine named below; of seeds that were trained together, it is a seed's share. Memory is the "
         "peak since its process began, which runs of one process share."
     ),

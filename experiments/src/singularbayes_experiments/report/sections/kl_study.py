@@ -49,7 +49,7 @@ def _finding(rows: Sequence[Row]) -> str:
 
 def _with_rate(rows: Sequence[Row]) -> str:
     """Returns the finding, and the learning rate where all rows have the same one."""
-    rates = {row.first.settings.get("learning_rate") for row in rows}
+    rates = {row.first.settings["learning_rate"] for row in rows if "learning_rate" in row.first.settings}
     rate = f"Every β has the same learning rate, {rates.pop():g}, which was not tuned here." if len(rates) == 1 else ""
     return f"{_finding(rows)} {rate}".strip()
 
