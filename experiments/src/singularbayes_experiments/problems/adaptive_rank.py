@@ -89,7 +89,7 @@ class Verdict:
     def __str__(self) -> str:
         text = "within" if self.within else "not within"
         return (
-            f"Validation NLL: {self.nll:.4f} ± {self.error:.4f} for the best fixed rank ({self.best}) and "
+            f"Validation NLL: {self.nll:.4f} ± {self.error:.4f} for the best fixed rank, {self.best}, and "
             f"{self.learned:.4f} for the learned one, {text} one standard error. {_in_words(list(self.ranks.values()))}"
         )
 

@@ -61,8 +61,8 @@ _PROTOCOL = (
     "chosen settings, detectors without a posterior."
 )
 _EARLIER = (
-    "Runs that are older than the [tuning protocol](../protocol.md): their configurations are other ones, and not all "
-    "of them were chosen blind ([disclosures](disclosures.md))."
+    "Runs that are older than the [tuning protocol](../protocol.md): they do not follow it, and not all of their "
+    "configurations were chosen blind ([disclosures](disclosures.md))."
 )
 _PAPER = "They include more methods, and the paper's settings"
 _ORIGINS = {"paper": "the paper's", "default": "the defaults"}

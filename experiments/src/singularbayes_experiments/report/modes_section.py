@@ -175,7 +175,7 @@ def _sentence(scores: Scores, simple: Sequence[Record]) -> str:
             share = 100 * scores.parameters[method] / scores.parameters[RIVAL]
             name = "one low-rank network" if method == "low_rank" else f"the {SUMMARY[method]}"
             parts.append(
-                f"that of {name}, with {share:.0f} % of its parameters, {nll} "
+                f"that of {name}, with {share:.0f} % of the parameters, {nll} "
                 f"({verdict}: {shown_interval(found, data.decimals)})"
             )
     theirs = f"{scores.mean(RIVAL, data.nll):.{data.decimals}f}".replace("-", "−")

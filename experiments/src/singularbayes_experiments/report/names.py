@@ -14,7 +14,7 @@ NAMES = {
     "low_rank": "low-rank",
     "low_rank_svd": "SVD-initialised low-rank",
     "low_rank_laplace": "low-rank Laplace",
-    "low_rank_auto": "low-rank, learned rank",
+    "low_rank_auto": "low-rank (learned rank)",
     "full_rank": "full-rank",
     "rank_one": "rank-one",
     "deterministic": "deterministic",
@@ -177,9 +177,9 @@ def display_name(method: str, names: Mapping[str, str]) -> str:
     """Returns the display name of a method; a rank need not be among the names.
 
     >>> display_name("low_rank_50", NAMES), display_name("my_method", NAMES)
-    ('low-rank, rank 50', 'my method')
+    ('low-rank (rank 50)', 'my method')
     """
     rank = rank_in(method)
     if method in names or rank is None:
         return names.get(method, method.replace("_", " "))
-    return f"{names.get('low_rank', 'low-rank')}, rank {rank}"
+    return f"{names.get('low_rank', 'low-rank')} (rank {rank})"

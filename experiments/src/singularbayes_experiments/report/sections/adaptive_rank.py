@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from singularbayes_experiments.problems.adaptive_rank import verdict
-from singularbayes_experiments.report.names import NAMES, display_name, measure
+from singularbayes_experiments.report.names import measure, rank_in
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Columns
 from singularbayes_experiments.report.sections.image_columns import section
@@ -24,7 +24,7 @@ def finding(rows: Sequence[Row]) -> str:
     """Returns the verdict, or what is missing for one."""
     try:
         found = verdict(record for row in rows for record in row.records)
-        return str(replace(found, best=display_name(found.best, NAMES)))
+        return str(replace(found, best=str(rank_in(found.best))))
     except ValueError as error:
         return f"No verdict yet: {error}"
 

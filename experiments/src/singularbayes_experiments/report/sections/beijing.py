@@ -17,7 +17,7 @@ NLL = measure("nll_total", 3, label="NLL")
 COVERED = measure("picp_95_total", 3, label="PICP")
 WIDTH = measure("mpiw_95_total", 1, unit=UNIT, label="MPIW")
 RANKS = {"low_rank_4": 4, "low_rank_8": 8, "low_rank_12": 12, "low_rank": 20, "low_rank_32": 32}
-METHODS = {**NAMES, **{name: f"low-rank, rank {rank}" for name, rank in RANKS.items() if name != "low_rank"}}
+METHODS = {**NAMES, **{name: f"low-rank (rank {rank})" for name, rank in RANKS.items() if name != "low_rank"}}
 LAST = "last_value_mae"
 
 _ERRORS = Columns(
@@ -141,7 +141,7 @@ def _finding(rows: Sequence[Row]) -> str:
     parts = [f"an MAE of {low.mean(MAE.name):.2f} {UNIT}"]
     if low.has_metrics([COVERED.name, WIDTH.name]):
         covered, width = low.mean(COVERED.name), low.mean(WIDTH.name)
-        parts.append(f"95 % intervals that hold {100 * covered:.1f} % of the targets at a width of {width:.1f} {UNIT}")
+        parts.append(f"95 % intervals that cover {100 * covered:.1f} % of the targets at a width of {width:.1f} {UNIT}")
     if low.has_metrics([FOUND.name]):
         parts.append(f"an AUROC of {low.mean(FOUND.name):.3f} for Guangzhou")
     sentence = f"One low-rank network of {low.parameters:,} parameters has {listed(parts)}"
@@ -184,15 +184,15 @@ SECTION = Section(
     ),
     _finding,
     (
-        "Rows of the tuned settings differ in what the network predicts: low-rank networks from a random start, their "
-        "other ranks and their ensemble predict the change from the last hour, all others the value itself. "
-        "Validation chose that among four configurations. So a difference between the rows, in detection too, is not "
-        "one of the posterior alone. With the paper's settings all predict the value.",
+        "Rows of the tuned settings differ in what the network predicts: low-rank networks with a random "
+        "initialisation, their other ranks and their ensemble predict the change from the last hour, all others the "
+        "value itself. Validation chose that among four configurations. So a difference between the rows, in detection "
+        "too, is not one of the posterior alone. With the paper's settings all predict the value.",
         "The paper does not say which noise its loss assumes, how its low-rank factors are initialised, or whether the "
         "KL is annealed. Here, with its settings, the loss assumes a noise of one standard deviation of the targets.",
         "The paper compares epistemic intervals (coverage 0.31 to 0.79) with total ones of SWAG (0.973). Both are in "
         "tables of their own here.",
-        "Where ours is behind the paper. Epistemic intervals hold fewer targets than the paper's, with the tuned "
+        "Where ours is behind the paper. Epistemic intervals cover fewer targets than the paper's, with the tuned "
         "settings for all methods, with the paper's for low-rank networks. Ours were chosen by the NLL with the "
         "noise, which may favour less spread between draws. With the paper's settings full-rank networks, whose wide "
         "initialisation it states, cover about as much as the paper's; it does not state that of its low-rank ones. "

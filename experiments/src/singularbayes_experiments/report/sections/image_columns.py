@@ -87,7 +87,7 @@ def _found(name: str, by: str) -> Measure:
 def drawings(ood: Sequence[str]) -> tuple[Drawing, ...]:
     """Returns the figures of a classifier of images."""
     found = replace(_found(ood[-1], "entropy"), label=f"{SETS[ood[-1]]} (H)")
-    axes = (ACCURACY, NLL, ECE, found, measure("aupr_err_entropy"))
+    axes = (ACCURACY, NLL, ECE, found)
     curves = ("test_mean", "test_labels")
     return (
         Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),

@@ -26,7 +26,7 @@ _WIDTHS = Columns(
         _PRUNED,
     ),
     note=(
-        "KL: of all weights, in nats. The last three columns are of the entries of the factors A and B: the median of "
+        "KL: of all factors, in nats. The last three columns are of the entries of the factors A and B: the median of "
         "their standard deviations (sd), the median of |mean| / sd, and the share whose mean is within one sd of 0 "
         "(pruned)."
     ),

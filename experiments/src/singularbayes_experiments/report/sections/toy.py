@@ -65,7 +65,8 @@ SECTION = Section(
     "toy",
     "Toy regression: away from the data",
     "y = x + 0.3 sin 2π(x + ε) + 0.3 sin 4π(x + ε) + ε with ε ~ N(0, 0.02²), 1,024 points in [−0.1, 0.6], a "
-    "1-100-100-1 tanh network. Does the band of functions open where there are no data?",
+    "1-100-100-1 tanh network. Does the band of functions, which the posterior draws make up, widen where there are "
+    "no data?",
     (_FIT, _PAPER),
     NAMES,
     (
@@ -74,12 +75,12 @@ SECTION = Section(
     ),
     _finding,
     (
-        "The paper does not say where the scales softplus(ρ) of this network start: ρ is uniform from −5 to −4, as in "
-        "its other experiments. It has low-rank and full-rank networks here; the other methods are ours.",
+        "The paper does not say how the scales softplus(ρ) of this network are initialised; here ρ is uniform from −5 "
+        "to −4, as in its other experiments. It has low-rank and full-rank networks; the other methods are ours.",
         "Tuned settings are, of eight configurations per method, those with the least NLL on new points of the "
         "training range, which are not those of the tables; nothing outside the range affected that choice. The "
         "configurations were written down after thirteen earlier tuning runs of low-rank networks, whose records "
-        "were not kept, and after results of what they had chosen had been seen, outside the range too.",
+        "were not kept, and after the results of the settings chosen by these had been seen, outside the range too.",
         "The noise also acts inside the sines, where the assumed constant noise does not reach; the coverage shows "
         "what that costs.",
     ),
