@@ -14,7 +14,7 @@ _PAIRS: dict[str, tuple[str, str, dict[str, str]]] = {
     "icu": (
         "intensive care, against a held-out kind (mean of shifts)",
         "",
-        {"input_distance": "distance of inputs"},
+        {"input_distance": "distance from training inputs"},
     ),
     "cnn": ("Fashion-MNIST, against MNIST (CNN)", "mnist/", {"fewer_pixels": "fewer non-zero pixels"}),
     "mnist": ("MNIST, against Fashion-MNIST", "fashion_mnist/", {"more_pixels": "more non-zero pixels"}),

@@ -113,7 +113,7 @@ def _little(table: PaperTable, chapters: Sequence[Chapter]) -> str:
 def _missing(table: PaperTable) -> str:
     methods = dict.fromkeys(method for method, _ in table.numbers())
     chosen = f" --methods {','.join(methods)}" if methods else ""
-    return f"no records here: singularbayes-experiments run {table.experiment} --preset paper{chosen}"
+    return f"not run here; the command is: singularbayes-experiments run {table.experiment} --preset paper{chosen}"
 
 
 def _wrong(table: PaperTable) -> list[str]:

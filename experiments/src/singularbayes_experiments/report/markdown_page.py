@@ -357,7 +357,15 @@ def _differing(settings: SettingsTable, origin: str) -> list[str]:
 
 def _index(chapters: Sequence[Chapter], pages: Mapping[str, str] | None = None, level: str = "##") -> list[str]:
     heads = index.HEADS
-    lines = [f"{level} {index.TITLE}", "", index.DESCRIPTION, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    first = "" if pages is None else f"For our results alone begin with [{summary.TITLE}]({FIRST}). "
+    lines = [
+        f"{level} {index.TITLE}",
+        "",
+        f"{first}{index.DESCRIPTION}",
+        "",
+        f"| {' | '.join(heads)} |",
+        f"|{'---|' * len(heads)}",
+    ]
     for entry in index.make_entries(chapters):
         places = [f"{_link(place.section.title, pages)}: {place.text(entry.printed)}" for place in entry.places]
         cells = [entry.label, entry.what, "<br>".join(places) or entry.elsewhere, entry.remark]
@@ -388,6 +396,7 @@ def _with_links(text: str) -> str:
     section = re.fullmatch(r"docs/(\w+\.md), (.+)", text)
     if section:
         return f"[{section[2]}](../{section[1]}#{_anchor(section[2])})"
+    text = re.sub(r"(singularbayes-experiments run .+)", r"`\1`", text)
     return re.sub(r"\bdocs/(\w+)\.md", r"[\1](../\1.md)", text)
 
 

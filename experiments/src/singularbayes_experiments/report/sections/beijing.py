@@ -192,8 +192,8 @@ SECTION = Section(
         "KL is annealed. Here, with its settings, the loss assumes a noise of one standard deviation of the targets.",
         "The paper compares epistemic intervals (coverage 0.31 to 0.79) with total ones of SWAG (0.973). Both are in "
         "tables of their own here.",
-        "Where ours is behind the paper. Epistemic intervals cover fewer targets than the paper's, with the tuned "
-        "settings for all methods, with the paper's for low-rank networks. Ours were chosen by the NLL with the "
+        "Where our results are behind the paper's. Epistemic intervals cover fewer targets than the paper's, with the "
+        "tuned settings for all methods, with the paper's for low-rank networks. Ours were chosen by the NLL with the "
         "noise, which may favour less spread between draws. With the paper's settings full-rank networks, whose wide "
         "initialisation it states, cover about as much as the paper's; it does not state that of its low-rank ones. "
         "Randomly initialised low-rank networks, and their ensemble, detect Guangzhou better with the paper's settings "

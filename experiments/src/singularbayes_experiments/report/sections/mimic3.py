@@ -42,7 +42,7 @@ SECTION = Section(
     (
         overview(
             "Adults and newborns",
-            "AUROC and NLL on test stays of adults; newborns are distinguished from them by mutual information.",
+            "AUROC and NLL on test stays of adults. Where there are newborns, they are detected by mutual information.",
         ),
         PROBABILITIES,
         UNSURE,

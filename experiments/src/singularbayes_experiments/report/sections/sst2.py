@@ -112,13 +112,13 @@ NOTES = (
     "weight. Its KL weight, 0.001 over the number of batches, is β = 0.064 on the scale of the ELBO. It does not say "
     "which prior it has; here it is that of the other experiments. Its rank-one factors start, as printed, "
     "at U(−0.2, 0.2), which is read as 1 + U(−0.2, 0.2); here they start at 1.",
-    "Where ours is behind the paper. With its settings single networks and the low-rank ensemble have a worse NLL, "
-    "low-rank and deterministic networks less accuracy, the low-rank one a lower AUPR-In, its ensemble a lower "
-    "AUROC-OOD (with the tuned settings too), the deep ensemble a lower AUPR-Succ. The paper stops early by the dev "
-    "set that it reports on, and trains on all phrases, of which ours leave out those above; how much each of these "
-    "matters was not tried. A deterministic network comes nowhere near the paper's accuracy, even when trained on all "
-    "rows. Rank-one networks are overconfident; a temperature removes most of the excess of their NLL. The rest is not "
-    "explained.",
+    "Where our results are behind the paper's. With its settings single networks and the low-rank ensemble have a "
+    "worse NLL, low-rank and deterministic networks less accuracy, the low-rank one a lower AUPR-In, its ensemble a "
+    "lower AUROC-OOD (with the tuned settings too), the deep ensemble a lower AUPR-Succ. The paper stops early by the "
+    "dev set that it reports on, and trains on all phrases, of which ours leave out those above; how much each of "
+    "these matters was not tried. A deterministic network comes nowhere near the paper's accuracy, even when trained "
+    "on all rows. Rank-one networks are overconfident; a temperature removes most of the excess of their NLL. The rest "
+    "is not explained.",
     "The network of the published parameter count has no positions: attention sees a bag of words.",
     "Other ranks, and a learned rank, have a page of their own: A learned rank on SST-2.",
     "The paper chose the bins of its ECE on the dev set and does not say which they are. Its training times, in "
