@@ -22,7 +22,7 @@ OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm
 PROBE = """
 <script>
 addEventListener("load", () => {
-  const table = document.querySelector("table"), heads = [...table.tHead.rows[0].cells];
+  const table = document.querySelector("th[aria-sort]").closest("table"), heads = [...table.tHead.rows[0].cells];
   const sorted = heads.find((cell) => cell.ariaSort), place = sorted.cellIndex;
   const values = () => [...table.tBodies[0].rows].map((row) => Number.parseFloat(row.cells[place].dataset.value));
   const names = () => [...table.tBodies[0].rows].map((row) => row.cells[0].textContent);

@@ -5,7 +5,7 @@ import pytest
 from pages import RESULTS, WORDS, page
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.records import record
-from singularbayes_experiments.report import cifar10_scores, modes_summary, summary
+from singularbayes_experiments.report import cifar10_differences, cifar10_scores, modes_summary, summary
 from singularbayes_experiments.report.detectors import best_without_network
 
 ENSEMBLE, REPEAT, SVD = "deep_ensemble", "mixture_repeat", "mixture_svd"
@@ -89,19 +89,19 @@ def detected(records, network: str, method: str, column: str, score: str) -> dic
 
 def test_what_mixtures_detect_on_cifar10():
     text, found = page("docs/migrate/deep_ensembles.md"), {}
-    folder = RESULTS / "cifar10"
+    rounds = cifar10_scores.read_rounds(RESULTS / "cifar10")
     for network in cifar10_scores.NETWORKS:
         for method in cifar10_scores.OURS:
-            latest = cifar10_scores.latest_round(folder, method, network)
-            nll = cifar10_scores.find_pairs(latest, network, method, ENSEMBLE, "test")
-            assert not nll or np.greater(*np.mean(nll, axis=0))
+            latest = cifar10_scores.latest_round(rounds, method, network)
+            nll = cifar10_differences.find_difference(latest, network, method, ENSEMBLE, "test")
+            assert nll is None or nll.mean > 0
             for column in ("held_out", "clothes", "letters", "windows"):
                 last = cifar10_scores.FOURTH if column == "held_out" else None  # the last round that has them
-                records = cifar10_scores.read_round(folder, last) if last else latest
+                records = rounds[last] if last else latest
                 for score in ("entropy", "mi"):
                     ours, theirs = (detected(records, network, one, column, score) for one in (method, ENSEMBLE))
                     both = sorted(ours.keys() & theirs.keys())
-                    if len(both) >= cifar10_scores.LEAST_SEEDS:
+                    if len(both) >= cifar10_differences.LEAST_SEEDS:
                         values = zip(*[(ours[seed], theirs[seed]) for seed in both], strict=True)
                         found[network, method, column, score] = protocol.paired(*values)
     assert len(found) > 10 and not any(one.low > 0 for one in found.values())
@@ -115,13 +115,13 @@ def test_what_mixtures_detect_on_cifar10():
 
 
 def test_how_many_parameters_mixtures_have_on_cifar10():
-    shares = {}
+    shares, rounds = {}, cifar10_scores.read_rounds(RESULTS / "cifar10")
     for method in cifar10_scores.OURS:
-        records = cifar10_scores.latest_round(RESULTS / "cifar10", method)
+        records = cifar10_scores.latest_round(rounds, method, "resnet9")
         own, ensemble = (cifar10_scores.parameters(records, "resnet9", name) for name in (method, ENSEMBLE))
         if own:
             ensemble = ensemble or cifar10_scores.parameters(
-                cifar10_scores.latest_round(RESULTS / "cifar10", ENSEMBLE), "resnet9", ENSEMBLE
+                cifar10_scores.latest_round(rounds, ENSEMBLE, "resnet9"), "resnet9", ENSEMBLE
             )
             shares[method] = 100 * own / ensemble
     assert set(shares) == set(cifar10_scores.OURS)

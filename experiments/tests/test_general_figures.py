@@ -42,7 +42,7 @@ def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars()
     found = pictures([elsewhere(method, seed) for method in methods for seed in (0, 1)])
     assert "at ranks of 4, 8 and 16" in found["ranks"].caption
     assert "accuracy, NLL and ECE against rank, at 4, 8 and 16" in found["ranks"].panels[0].alt
-    assert len(found["rank-radar"].panels) == 2 and "low-rank, rank 16" in found["rank-radar"].panels[0].alt
+    assert len(found["rank-radar"].panels) == 2 and "low-rank (rank 16)" in found["rank-radar"].panels[0].alt
 
 
 def test_only_the_ranks_that_a_section_names_are_set_against_each_other():
@@ -54,7 +54,7 @@ def test_only_the_ranks_that_a_section_names_are_set_against_each_other():
     found = pictures(records)
     assert found["ranks"].caption.startswith("The low-rank network at ranks of 4 and 16;")
     assert found["ranks"].caption.endswith("One rank for all weights.")
-    assert "low-rank, rank 4 and low-rank, rank 16 by" in found["rank-radar"].panels[0].alt
+    assert "low-rank (rank 4) and low-rank (rank 16) by" in found["rank-radar"].panels[0].alt
 
 
 @pytest.fixture(autouse=True)

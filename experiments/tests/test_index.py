@@ -36,7 +36,7 @@ def test_numbers_are_counted_where_a_table_shows_them():
     found = entries([*records, text_record("low_rank_svd", "trial")])
     (place,) = found["tab:sst2"].places
     assert (place.count, found["tab:sst2"].printed) == (7, 42)
-    assert place.titles == ("Reviews, and news against them", "News by each uncertainty")
+    assert place.titles == ("Predictions on reviews, and detection of news", "Detection of news by three uncertainties")
     (times,) = found["tab:training_times"].places
     assert times.text(6) == "Errors, a temperature, and what it costs, 2 of 6 numbers"
     assert found["tab:swag_sst2"].places == ()

@@ -109,9 +109,9 @@ def test_mimic_stands_beside_the_papers_table():
 def test_no_number_of_the_paper_stands_beside_the_demo_even_where_the_full_tables_have_theirs():
     (alone,) = chapters.make_chapters([mimic_record("demo")])
     assert not any(cell.paper or cell.difference for t in alone.parts[0].tables for row in t.rows for cell in row.cells)
-    assert not any("paper's number" in table.reading for table in alone.parts[0].tables)
+    assert not any("paper's value" in table.reading for table in alone.parts[0].tables)
     assert not any(entry.places for entry in index.make_entries([alone]) if "mimic" in entry.label)
-    assert alone.finding.startswith("All runs here are of the open demo")
+    assert alone.finding.startswith("All runs here use the open demo")
     (both,) = chapters.make_chapters([mimic_record("demo", auroc=0.8), mimic_record("own")])
     table = both.parts[0].tables[0]
     cells = {row.name: row.cells[0] for row in table.rows}
@@ -119,7 +119,7 @@ def test_no_number_of_the_paper_stands_beside_the_demo_even_where_the_full_table
         "SWAG: tables demo": ("0.800", ""),
         "SWAG: tables own": ("0.900", "0.922 ± 0.001"),
     }
-    assert "paper's number (tab:swag_mimic)" in table.reading and "demo" not in both.finding
+    assert "paper's value (tab:swag_mimic)" in table.reading and "demo" not in both.finding
 
 
 def test_the_number_of_features_is_that_of_the_presets():
@@ -128,7 +128,7 @@ def test_the_number_of_features_is_that_of_the_presets():
         for name, preset in mimic3.EXPERIMENT.presets.items()
     }
     assert counts == {"paper": {44}, "chosen": {43}, "quick": {43}}
-    assert "43 features of the first 48 hours, 44 with the paper's settings" in SECTIONS["mimic3"].description
+    assert "43 features of the first 48 hours (44 with the paper's settings)" in SECTIONS["mimic3"].description
 
 
 def _each(preset):
@@ -199,7 +199,7 @@ def test_both_chapters_of_intensive_care_warn_of_aupr_err_and_tell_departures():
     for name in ("icu", "mimic3"):
         section = SECTIONS[name]
         assert "aupr_err_mi" in [measure.name for measure in section.tables[0].measures]
-        assert "an uncertainty that knows nothing gets the error rate" in section.tables[0].note
+        assert "a random score has an AUPR-Err equal to the error rate" in section.tables[0].note
         assert DEPARTURES in section.notes
     wrong = np.arange(1000) < 415
     chance = np.mean([aupr_err(np.random.default_rng(i).random(1000), wrong) for i in range(50)])

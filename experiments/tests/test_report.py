@@ -71,7 +71,7 @@ def test_the_page_says_what_differs_from_the_paper():
     html = html_of(bare([toy_record(method, settings=toy.QUICK) for method in RATIOS]))
     assert "Settings: 3 of them not the paper's" in html
     assert '<dt>epochs</dt><dd><span class="departs">200 <small>(paper: 800)</small></span>' in html
-    assert "<dt>units</dt><dd>100</dd>" in html
+    assert "<dt>hidden units</dt><dd>100</dd>" in html
 
 
 def test_presets_are_labelled_and_kept_apart():
@@ -89,7 +89,7 @@ def test_trials_are_there_and_out_of_the_way():
     (chapter,) = chapters.make_chapters(bare([image_record(seed=5), *trials]))
     assert [part.group.preset for part in chapter.parts] == ["paper", "trial"]
     (table,) = chapter.parts[1].tables
-    assert [row.name for row in table.rows] == ["low-rank: beta 0.1", "low-rank: beta 0.3"]  # the best first
+    assert [row.name for row in table.rows] == ["low-rank: β 0.1", "low-rank: β 0.3"]  # the best first
     assert [row.seeds for row in table.rows] == [2, 2]
     for text in (page.render([chapter], HEAD), markdown_page.render([chapter], "Results", "x")):
         assert "<summary>Tuning runs on validation data (4 runs)</summary>" in text
@@ -126,7 +126,7 @@ def test_methods_with_other_seeds_have_a_command_of_their_own():
 def test_settings_that_differ_between_methods_stand_in_a_table():
     records = [image_record("low_rank"), image_record("full_rank", changes={"beta": 0.3})]
     found = settings.settings_table(rows_of(records))
-    assert found.heads == ("beta",) and "beta" not in [s.name for s in found.shared]
+    assert found.heads == ("β",) and "β" not in [s.name for s in found.shared]
     assert [(name, own[0].value, own[0].paper) for name, own in found.lines] == [
         ("low-rank", "1", ""),
         ("full-rank", "0.3", "1"),
@@ -141,11 +141,11 @@ def test_departures_are_counted_once_each_whether_all_methods_have_them_or_some(
         image_record("rank_one", changes=shared | {"beta": 0.1, "learning_rate": 0.01}),
     ]
     (chapter,) = chapters.make_chapters(bare(records))
-    assert chapter.parts[0].settings.departures == ("epochs", "beta", "learning rate")
+    assert chapter.parts[0].settings.departures == ("epochs", "β", "learning rate")
     assert "Settings: 3 of them not the paper's" in page.render([chapter], HEAD)
     text = markdown_page.render([chapter], "Results", "x")
-    assert "Not the paper's: epochs 10 (paper: 50); by method beta, learning rate." in text
-    _, _, table = text.partition("| settings | beta | learning rate |\n|---|---:|---:|\n")
+    assert "Settings that differ from the paper's: epochs 10 (paper: 50); and, in some rows, β, learning rate." in text
+    _, _, table = text.partition("| settings | β | learning rate |\n|---|---:|---:|\n")
     assert table.splitlines()[:3] == [
         "| low-rank | 1 | 0.001 |",
         "| full-rank | 0.3 (paper: 1) | 0.001 |",
@@ -159,10 +159,19 @@ def test_figures_whose_arrays_are_absent_are_left_out_and_said():
     assert [picture.name for picture in chapter.pictures] == ["pareto", "radar"]
     assert chapter.left_out == (
         "Calibration; Selective prediction; Histograms of mutual information (Fashion-MNIST); Histograms of mutual "
-        "information (notMNIST); Histograms of entropy (notMNIST); Singular values: their arrays do not lie beside the "
-        "records.",
+        "information (notMNIST); Histograms of entropy (notMNIST); Singular values: they need arrays that were not "
+        "kept with the records.",
     )
     assert "Figures left out. Calibration" in page.render([chapter], HEAD)
+
+
+def test_a_figure_of_arrays_that_only_other_runs_have_says_whose_it_is():
+    tuned = bare([image_record(method, preset="chosen") for method in ("low_rank", "full_rank")])
+    paper = [image_record(method) for method in ("low_rank", "full_rank")]
+    (chapter,) = chapters.make_chapters([*tuned, *paper])
+    captions = {picture.name: picture.caption for picture in chapter.pictures}
+    assert chapter.drawn == "Tuned settings" and captions["reliability"].endswith("Runs: paper's settings.")
+    assert "Runs:" not in captions["pareto"]
 
 
 def test_a_figure_that_cannot_be_drawn_says_why_and_leaves_the_others():

@@ -104,10 +104,18 @@ def test_a_deviation_of_the_paper_is_shown():
     column = Columns("T", (Measure("nll", "lower", decimals=3),))
     table = table_of([image_record()], column, {("low_rank", "nll"): number})
     assert table.rows[0].cells[0].printed == "0.895 ± 0.004"
-    assert table.reading.startswith("The paper's ± is the standard deviation over its seeds. Below ours: the paper's")
+    assert table.reading.startswith(
+        "The paper's ± is the standard deviation over its seeds. Second line of a cell: the paper's"
+    )
     assert "deviation" not in table_of([image_record()], column).reading  # MNIST's numbers have none
     ours = table_of([image_record(seed=seed) for seed in (0, 1)], column).reading
-    assert ours.startswith("± is the standard error over seeds. Below ours:")
+    assert ours.startswith("± is the standard error over seeds. Second line of a cell:")
+
+
+def test_a_measure_that_is_not_ranked_has_no_direction_unless_it_is_a_cost():
+    runs = [image_record(method, seed, accuracy=0.9) for method in ("low_rank", "full_rank") for seed in (0, 1, 2)]
+    table = table_of(runs, Columns("T", (Measure("accuracy", "higher", ranked=False), TRAINING)))
+    assert table.heads == ("accuracy", f"{TRAINING.label} ↓") and not any(row.cells[0].best for row in table.rows)
 
 
 def test_seeds_without_a_value_are_counted_and_a_column_without_any_is_left_out():
@@ -143,8 +151,8 @@ def test_a_time_of_another_machine_has_no_difference_and_the_table_says_why():
     table = table_of([image_record()], Columns("T", (TRAINING,)), number)
     (cell,) = table.rows[0].cells
     assert (cell.ours, cell.paper, cell.difference) == ("100", "493", "")
-    assert "(tab:training_times). Times cannot be compared" in table.reading  # and no "ours less the paper's"
-    assert "(tab:results_mnist), and ours less the paper's." in table_of([image_record()]).reading
+    assert "(tab:training_times). Times cannot be compared" in table.reading  # and no difference
+    assert "(tab:results_mnist) and, in brackets, ours minus the paper's." in table_of([image_record()]).reading
     assert "Times" not in table_of([image_record()]).reading
 
 

@@ -129,7 +129,7 @@ def test_the_comparison_under_the_protocol_has_the_differences_of_its_own_tables
 
 def test_the_sentence_counts_problems_on_which_a_mixture_is_smaller_apart_from_small_tables(comparison):
     said = modes_sentences.sentence(comparison.scores)
-    for smaller, words in ((True, "of {n} problems"), (False, "on {n} small tables")):
+    for smaller, words in ((True, "of the {n} problems"), (False, "of the {n} small tables")):
         own = [each for each in comparison.scores if modes_summary.is_smaller(each) is smaller]
         repeat, svd = (summary.verdicts(own, name, "deep_ensemble") for name in ("mixture_repeat", "mixture_svd"))
         assert words.format(n=len(own)) in said
@@ -137,7 +137,7 @@ def test_the_sentence_counts_problems_on_which_a_mixture_is_smaller_apart_from_s
         assert ("{}, {} and {})" if smaller else "({}, {} and {}").format(*_counts(svd)) in said
         if smaller:
             shares = [each.parameters["mixture_repeat"] / each.parameters["deep_ensemble"] for each in own]
-            assert f"with {100 * min(shares):.0f} to {100 * max(shares):.0f} % of its parameters" in said
+            assert f"({100 * min(shares):.0f} to {100 * max(shares):.0f} % of the ensemble's" in said
 
 
 def _counts(found):
@@ -227,7 +227,7 @@ def test_against_an_ensemble_that_validation_gave_up_the_counts_are_those_of_its
     one = summary.Scores(data, made, given_up={"deep_ensemble": summary.Earlier(1, {0: 0.25, 1: 0.26, 2: 0.271})})
     assert modes_summary.count_sides([one], "mixture_repeat") == "better on 1, level on 0 and worse on 0"
     said = modes_sentences.in_hindsight([one])
-    assert "On MNIST validation gave up" in said
+    assert "On MNIST validation replaced the ensemble" in said
     assert "mixture of 5 better on 0, level on 0 and worse on 1; SVD-initialised mixture of 5 better on 1" in said
     [line] = modes_sentences._given_up([one])
     assert "round 1 has 0.260, the one chosen after all rounds 0.310; the mixture of 5 is worse against the" in line
@@ -240,7 +240,7 @@ def test_older_runs_that_are_below_the_table_are_named_with_the_splits_of_the_ta
     splits = {int(seed) - 1 for seed in yacht.runs["deep_ensemble"]}
     older = [one for one in earlier if (one.experiment, one.method, one.preset) == ("uci", "deep_ensemble", "chosen")]
     nll = np.mean([one.metrics["yacht/nll"] for one in older if one.seed in splits])
-    assert f"yacht (deep ensemble of 5 {nll:.3f}, least of the table".replace("-", "−") in said
+    assert f"yacht (deep ensemble of 5 {nll:.3f}, lowest of the table".replace("-", "−") in said
     before = {name: modes_summary.count_sides(comparison.before, name) for name in ("mixture_repeat", "mixture_svd")}
     assert f"mixture of 5 {before['mixture_repeat']}; SVD-initialised mixture of 5 {before['mixture_svd']}" in said
 

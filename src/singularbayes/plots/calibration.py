@@ -37,7 +37,7 @@ def reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
         below.plot(curve.confidence, curve.share, **look.plot)
     least = min(float(np.min([c.confidence, c.accuracy])) for c in curves.values())
     _diagonal(above, max(0.0, np.floor(10 * least - 0.2) / 10))
-    above.set_ylabel("accuracy (below the line: too sure)")
+    above.set_ylabel("accuracy (below the line: overconfident)")
     below.set(xlabel="confidence", ylabel="share of\nexamples")
     below.set_ylim(0, 1.15 * max(float(np.max(curve.share)) for curve in curves.values()))
     _percent(above.yaxis, below.yaxis, below.xaxis)

@@ -89,8 +89,8 @@ class Verdict:
     def __str__(self) -> str:
         text = "within" if self.within else "not within"
         return (
-            f"Validation NLL: best of the sweep {self.best} {self.nll:.4f} ± {self.error:.4f}, learned "
-            f"{self.learned:.4f}, {text} one standard error. {_in_words(list(self.ranks.values()))}"
+            f"Validation NLL: {self.nll:.4f} ± {self.error:.4f} for the best fixed rank, {self.best}, and "
+            f"{self.learned:.4f} for the learned one, {text} one standard error. {_in_words(list(self.ranks.values()))}"
         )
 
 
@@ -98,14 +98,16 @@ def _in_words(ranks: list[list[int]]) -> str:
     """Returns the learned ranks of all seeds, weight after weight; of many weights those above 1.
 
     >>> _in_words([[28, 27], [10, 9]])
-    'Learned ranks by seed, weight after weight: 28, 27; 10, 9.'
+    'Learned ranks, weight by weight, one per seed: 28, 27; 10, 9.'
     >>> _in_words([[3, 2]] + 11 * [[1, 1]])
-    'Learned ranks by seed: 1 in 11 of 12 weights; of weight 1: 3, 2.'
+    'Learned ranks, one per seed: 1 in 11 of 12 weights; of weight 1: 3, 2.'
     """
     if len(ranks) <= 10:
-        return f"Learned ranks by seed, weight after weight: {'; '.join(map(_listed, ranks))}."
+        return f"Learned ranks, weight by weight, one per seed: {'; '.join(map(_listed, ranks))}."
     more = [f"of weight {i}: {_listed(each)}" for i, each in enumerate(ranks, start=1) if max(each) > 1]
-    return f"Learned ranks by seed: {'; '.join([f'1 in {len(ranks) - len(more)} of {len(ranks)} weights', *more])}."
+    return (
+        f"Learned ranks, one per seed: {'; '.join([f'1 in {len(ranks) - len(more)} of {len(ranks)} weights', *more])}."
+    )
 
 
 def _listed(each: list[int]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.report.standard_error import standard_error
 
 NAMES = {
     "lora": "LoRA",
@@ -57,8 +58,7 @@ def short_name(name: str) -> str:
 def mean_cell(values: Sequence[float]) -> str:
     if not values:
         return "–"
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{number(float(np.mean(values)))} ± {number(float(error))}"
+    return f"{number(float(np.mean(values)))} ± {number(standard_error(values))}"
 
 
 def number(value: float) -> str:

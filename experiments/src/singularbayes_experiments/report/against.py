@@ -21,9 +21,9 @@ RULE = (
     "of the printed number."
 )
 HOW = (
-    "The paper's standard error is its ±, a standard deviation, over √4: it has 4 or 5 seeds. A number "
-    "without ± is taken for a single run that varies as ours do. A single seed of ours, costs and numbers "
-    "that cannot be right are not counted."
+    "The paper's ± is a standard deviation; divided by √4, because it has 4 or 5 seeds, it is taken as its standard "
+    "error. A number without ± is taken as that of a single run which varies as ours do. Measures of which we have one "
+    "seed, costs, and numbers that cannot be right are not counted."
 )
 APART = ("quick", "hand", "trial")  # presets that nobody sets against the paper
 _SEEDS = 4

@@ -17,17 +17,19 @@ from singularbayes_experiments.report.rows import Group, grouped
 from singularbayes_experiments.report.section import Columns, Section
 from singularbayes_experiments.report.sections import SECTIONS, section_of
 from singularbayes_experiments.report.settings import SettingsTable
+from singularbayes_experiments.report.standard_error import standard_error
 from singularbayes_experiments.report.tables import Table
 
-_DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
+_DRAWN_FIRST = ("chosen", "refit", "paper", "quick")  # the preset whose runs the figures show
 # Experiments on the data of another, whose simple detectors they show.
 SAME_DATA = {"adaptive_rank": "mnist", "kl_study": "mnist", "adaptive_rank_sst2": "sst2"}
 NO_NETWORK = (
-    "The last rows are simple detectors, whatever the column. Those without a network take a number of each example "
-    "alone; their direction suits the main pair of the experiment and was set with that pair in mind. Those of a "
-    "deterministic network need no posterior."
+    "The last rows are detectors that need no posterior. Each has a single score, which therefore stands in every "
+    "column of its pair. A detector without a network uses one number computed from the input; whether a high or a low "
+    "value counts as out-of-distribution was set with the main pair of the experiment in view. The others use a "
+    "deterministic network."
 )
-_OTHERS = "They are those of the chapter {title}, which has the same data."
+_OTHERS = "They are taken from the page “{title}”, which uses the same data."
 _HELD_OUT = (
     "Held-out classes are the last two of the ten: their test images against those of the others, by networks "
     "that were trained without them, on a CPU."
@@ -68,7 +70,8 @@ class Chapter:
     """All that is shown of an experiment.
 
     Args:
-        drawn: the preset that finding and pictures are of; simple: the records of detectors without a posterior.
+        drawn: the preset that finding and pictures are of, but for pictures of arrays that only another one has.
+        simple: the records of detectors without a posterior.
     """
 
     section: Section
@@ -113,9 +116,8 @@ def _chapter(experiment: str, records: list[Record], simple: list[Record], besid
     section = section_of(experiment, records)
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
     numbers = compared(section) if beside_paper else {}
-    drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
-    with style.same_looks(method_styles.row_looks(drawn.rows)):
-        pictures, left_out = _draw(section, drawn)
+    drawn, *rest = sorted(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
+    pictures, left_out = _draw(section, drawn, [group for group in rest if group.preset in _DRAWN_FIRST])
     return Chapter(
         section,
         tuple(
@@ -195,24 +197,34 @@ def _simple_number(runs: Sequence[Record], measure: Measure) -> str:
     decimals = 3 if measure.decimals is None else measure.decimals
     if not values:
         return ""
-    error = f"±{np.std(values, ddof=1) / len(values) ** 0.5:.{decimals}f}" if len(values) > 1 else ""
+    error = f"±{standard_error(values):.{decimals}f}" if len(values) > 1 else ""
     return f"{np.mean(values):.{decimals}f}{error}"
 
 
-def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
-    """Returns the figures, and a sentence on those that are left out for each reason."""
+def _draw(section: Section, group: Group, others: Sequence[Group]) -> tuple[list[Picture], list[str]]:
+    """Returns the figures, and a sentence on those that are left out for each reason.
+
+    Args:
+        others: the groups that a figure is drawn from, the first that can, where the runs have no arrays for it.
+    """
     pictures: list[Picture] = []
     left_out: dict[str, list[str]] = {}
     for drawing in [*section.drawings, *general.drawings(section, group.rows)]:
-        rows = drawing.usable(group.rows)
-        if rows:
+        bare = bool(drawing.arrays) and not any(row.has_arrays(drawing.arrays) for row in group.rows)
+        usable = [each for each in (group, *(others if bare else ())) if drawing.usable(each.rows)]
+        if usable:
+            shown = usable[0]
             try:
-                pictures.append(drawing.draw(rows))
+                with style.same_looks(method_styles.row_looks(shown.rows)):
+                    picture = drawing.draw(drawing.usable(shown.rows))
             except ValueError as error:
                 left_out.setdefault(str(error), []).append(drawing.title)
-        elif drawing.arrays and not any(row.has_arrays(drawing.arrays) for row in group.rows):
-            left_out.setdefault("their arrays do not lie beside the records.", []).append(drawing.title)
+            else:
+                whose = "" if shown is group else f" Runs: {shown.label(section.in_paper).lower()}."
+                pictures.append(replace(picture, caption=f"{picture.caption}{whose}"))
+        elif bare:
+            left_out.setdefault("they need arrays that were not kept with the records.", []).append(drawing.title)
         else:
-            left_out.setdefault("too few of these runs have what they show.", []).append(drawing.title)
+            left_out.setdefault("too few of these runs have the metrics that they show.", []).append(drawing.title)
     # Titles have commas of their own.
     return pictures, [f"{'; '.join(titles)}: {reason}" for reason, titles in left_out.items()]

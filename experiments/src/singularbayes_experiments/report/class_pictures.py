@@ -21,7 +21,7 @@ def calibration(rows: Sequence[Row]) -> Picture:
     order = sorted(curves, key=lambda name: curves[name].error)
     caption = (
         f"Accuracy against confidence on test examples, 15 bins of equal mass, seed {rows[0].first.seed}; below the "
-        f"diagonal a method is too sure. {_ends('The calibration error is', order, lambda n: curves[n].error)}."
+        f"diagonal a method is overconfident. {_ends('The calibration error is', order, lambda n: curves[n].error)}."
     )
     alt = f"Reliability curves of {listed(list(curves))}."
     return Picture("reliability", "Calibration", caption, (Panel(svg(reliability(curves)), alt),))

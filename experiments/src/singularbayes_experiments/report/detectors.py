@@ -11,7 +11,11 @@ from singularbayes_experiments.report.summary import Scores, head
 _PAIRS: dict[str, tuple[str, str, dict[str, str]]] = {
     "sst2": ("reviews, against news (AG News)", "", {"text_length": "longer text", "word_rarity": "rarer words"}),
     "beijing": ("Beijing, against Guangzhou", "", {"dew_point": "dew point"}),
-    "icu": ("four kinds of care, against a fifth (mean of five shifts)", "", {"input_distance": "distance of inputs"}),
+    "icu": (
+        "intensive care, against a held-out kind (mean of shifts)",
+        "",
+        {"input_distance": "distance from training inputs"},
+    ),
     "cnn": ("Fashion-MNIST, against MNIST (CNN)", "mnist/", {"fewer_pixels": "fewer non-zero pixels"}),
     "mnist": ("MNIST, against Fashion-MNIST", "fashion_mnist/", {"more_pixels": "more non-zero pixels"}),
     "fashion_mnist": ("Fashion-MNIST, against MNIST", "mnist/", {"fewer_pixels": "fewer non-zero pixels"}),
@@ -154,7 +158,7 @@ def main_pairs(means: Means, scores: Sequence[Scores], methods: Mapping[str, str
     lead = (
         f"**{verdict}**, so these pairs say little about uncertainty. AUROC of that number, of scores of one "
         "deterministic network (the Mahalanobis distance is of its last hidden layer), and of the methods by mutual "
-        "information (Beijing: epistemic deviation):"
+        "information (Beijing: epistemic standard deviation):"
     )
     return "\n".join([lead, "", *head(["no network", *_OF_NETWORK.values(), *methods.values()]), *rows])
 
@@ -169,9 +173,9 @@ def other_pairs(means: Means) -> str:
     first = {words: lead for words, lead in ahead.items() if lead >= 0}
     rest = "; ".join(f"{words}: networks with a posterior lead by {lead:.3f}" for words, lead in first.items())
     words = (
-        "**Other pairs.** The same by networks that were trained for it, by mutual information; detectors without a "
-        "network in their better direction. A detector without a posterior is ahead of every network with one on "
-        f"{len(behind)} of {len(ahead)}{f' ({rest})' if rest else ''}. {ONE_SEED}"
+        "**Other pairs**, with networks that were trained for them: the methods detect by mutual information, "
+        "detectors without a network are in their better direction. A detector without a posterior is ahead of every "
+        f"network with one on {len(behind)} of {len(ahead)}{f' ({rest})' if rest else ''}. {ONE_SEED}"
     )
     return "\n".join([words, "", *table])
 

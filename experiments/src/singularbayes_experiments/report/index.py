@@ -13,15 +13,16 @@ from singularbayes_experiments.report.tables import COSTS
 
 TITLE = "Tables of the paper"
 DESCRIPTION = (
-    "Every table of the paper, and where ours is; its list of theorems is left out. A count gives how many of a "
-    "table's numbers have one of ours, with the paper's settings or with others: a single network, for which the "
-    "paper prints the chance level, has no mutual information here. Where two tables print the same number, the "
-    "first of this list stands below ours."
+    "Every table of “Singular Bayesian Neural Networks” (Toure and Stephens, 2026), but for its list of theorems, and "
+    "where our table with the same measures is. A count says how many of the printed numbers have one of ours beside "
+    "them, with the paper's settings or with others. For the mutual information of a deterministic network the paper "
+    "prints the chance level; here such a network has none. Where two tables print the same number, the first of this "
+    "list is shown beside ours."
 )
 OVERVIEW = "Our numbers against the paper's"
 OVERVIEW_DESCRIPTION = (
-    "How many of our numbers are better than the paper's, over the methods and the headline measures of an experiment; "
-    f"its chapter names them. {against.RULE} {against.HOW}"
+    "How many of our numbers are better than the paper's, over the methods and the main measures of an experiment, "
+    f"which its page names. {against.RULE} {against.HOW}"
 )
 HEADS = ("table of the paper", "what", "ours", "remarks")
 
@@ -112,7 +113,7 @@ def _little(table: PaperTable, chapters: Sequence[Chapter]) -> str:
 def _missing(table: PaperTable) -> str:
     methods = dict.fromkeys(method for method, _ in table.numbers())
     chosen = f" --methods {','.join(methods)}" if methods else ""
-    return f"no records here: singularbayes-experiments run {table.experiment} --preset paper{chosen}"
+    return f"not run here; the command is: singularbayes-experiments run {table.experiment} --preset paper{chosen}"
 
 
 def _wrong(table: PaperTable) -> list[str]:

@@ -1,5 +1,6 @@
 """Chapters as Markdown: one page of all tables, or a folder with a summary and a page per experiment."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,20 +50,22 @@ class OwnPage:
 _CELLS = (
     "Each cell: NLL (nats, lower is better), AUROC-OOD (higher is better) where there are out-of-distribution data, "
     "and stored parameters. ± is the standard error over seeds; in intensive care a seed is the mean over five shifts. "
-    "Bold: the best, where the paired 95 % intervals of its differences to all others exclude zero."
+    "Bold: the best, where the paired 95 % intervals of its differences to all others exclude zero. –: not run."
 )
 _PAIRS = (
     "Row minus column: the mean over the seeds that both have, and its 95 % t interval; better or worse where it "
-    "excludes 0. A deterministic network has no AUROC-OOD of this kind."
+    "excludes 0. –: the column was not run, or has no AUROC-OOD by this uncertainty, as a deterministic network."
 )
 _PROTOCOL = (
     "Settings by the [tuning protocol](../protocol.md), committed before the run. Behind each name: all methods, "
     "chosen settings, detectors without a posterior."
 )
 _EARLIER = (
-    "Runs that are older than the [tuning protocol](../protocol.md): other configurations, three to five seeds, and "
-    "not all of them blind. They have more methods, the settings of the paper, and its numbers."
+    "Runs that are older than the [tuning protocol](../protocol.md): they do not follow it, and not all of their "
+    "configurations were chosen blind ([disclosures](disclosures.md))."
 )
+_PAPER = "They include more methods, and the paper's settings"
+_ORIGINS = {"paper": "the paper's", "default": "the defaults"}
 _SMALL = "The same on nine small tables (UCI)"
 _DETECTING = {name: modes_summary.METHODS[name] for name in ("deep_ensemble", "full_rank", *modes_summary.OURS)}
 
@@ -99,7 +102,7 @@ def write(
 
 def figures(comparison: Comparison, more: Mapping[str, OwnPage]) -> dict[str, Panel]:
     """Returns the figures of the summary, of the sections of the comparison and of own pages, by file name."""
-    found = {FIGURE: modes_figure.figure(comparison.scores)} if comparison else {}
+    found = {FIGURE: comparison.figure} if comparison else {}
     found |= {own.name: own.figure for own in comparison.sections.values() if own.figure}
     return found | {name: panel for own in more.values() for name, panel in own.figures.items()}
 
@@ -126,23 +129,29 @@ def pages(
     for chapter in chapters:
         name = _name(chapter)
         title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
-        lines = [title, "", description, "", *earlier(name, rest, comparison, said.get(name, ""))]
+        lines = [title, "", description, "", *earlier(name, rest, comparison, said.get(name, ""), _about(chapter))]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
     found[DISCLOSED] = "\n".join([*disclosed(chapters, records, comparison, more), _made(command), ""])
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
     return found
 
 
-def earlier(name: str, lines: Sequence[str], comparison: Comparison, remark: str = "") -> list[str]:
-    """Returns what stands below the description of an experiment: its results under the protocol, the others folded."""
+def earlier(
+    name: str, lines: Sequence[str], comparison: Comparison, remark: str = "", about: str = _EARLIER
+) -> list[str]:
+    """Returns what stands below the description of an experiment: its results under the protocol, the others folded.
+
+    Args:
+        remark: what to keep in mind about the earlier runs; about: what they are.
+    """
     remark_lines = [remark, ""] if remark else []
     if name not in comparison.sections:
-        return [*([_EARLIER, ""] if comparison else []), *remark_lines, *lines]
+        return [*([about, ""] if comparison else []), *remark_lines, *lines]
     return [
         comparison.sections[name].text,
-        "## Earlier runs, and the paper's settings",
+        "## Earlier runs, and the paper's settings" if _PAPER in about else "## Earlier runs",
         "",
-        _EARLIER,
+        about,
         "",
         *remark_lines,
         '<details markdown="1">',
@@ -152,6 +161,13 @@ def earlier(name: str, lines: Sequence[str], comparison: Comparison, remark: str
         "</details>",
         "",
     ]
+
+
+def _about(chapter: Chapter) -> str:
+    """Returns what the earlier runs of an experiment are."""
+    if not chapter.section.in_paper or all(part.group.preset != "paper" for part in chapter.parts):
+        return _EARLIER
+    return f"{_EARLIER} {_PAPER}{' and values' if any(part.against for part in chapter.parts) else ''}."
 
 
 def _summary(
@@ -179,7 +195,7 @@ def opening(records: Sequence[Record], comparison: Comparison, more: Mapping[str
     lines += [*modes_summary.table([each for each in modes if each not in small], records), ""]
     lines += _folded(_SMALL, [*modes_summary.table(small), ""]) if small else []
     lines += [*modes_sentences.meaning(modes), f"- {_PROTOCOL}", ""]
-    lines += [f"![{modes_figure.figure(modes).alt}]({FIGURE})", "", modes_figure.CAPTION, ""]
+    lines += [f"![{comparison.figure.alt}]({FIGURE})", "", modes_figure.CAPTION, ""]
     lines += [
         *modes_sentences.headline(modes, records),
         *(f"- {own.remark}" for own in more.values() if own.remark),
@@ -199,7 +215,7 @@ def opening(records: Sequence[Record], comparison: Comparison, more: Mapping[str
 
 def _opening_of_earlier(scores: Sequence[summary.Scores], folded: bool = False) -> list[str]:
     """Returns the table of earlier runs and where low rank loses in it."""
-    lines = [*([_EARLIER, ""] if folded else []), summary.headline(scores), ""]
+    lines = [*([f"{_EARLIER} {_PAPER} and values.", ""] if folded else []), summary.headline(scores), ""]
     if scores:
         where = "**Where low rank loses in earlier runs**" if folded else "## Where it loses"
         lines += [*summary.table(scores), "", _CELLS, "", where, ""]
@@ -326,8 +342,10 @@ def _departures(settings: SettingsTable, origin: str) -> str:
     """Returns all settings that are not the paper's: those that all methods share with their values."""
     shared = {each.name: f"{each.name} {each.text(origin)}" for each in settings.shared if each.paper}
     own = [name for name in settings.departures if name not in shared]
-    parts = [*([", ".join(shared.values())] if shared else []), *([f"by method {', '.join(own)}"] if own else [])]
-    return f"Not the {origin}'s: {'; '.join(parts)}."
+    parts = [", ".join(shared.values())] if shared else []
+    parts += [f"and, in some rows, {', '.join(own)}"] if own and shared else [", ".join(own)] if own else []
+    rows = " in some rows" if own and not shared else ""
+    return f"Settings that differ from {_ORIGINS[origin]}{rows}: {'; '.join(parts)}."
 
 
 def _differing(settings: SettingsTable, origin: str) -> list[str]:
@@ -339,10 +357,19 @@ def _differing(settings: SettingsTable, origin: str) -> list[str]:
 
 def _index(chapters: Sequence[Chapter], pages: Mapping[str, str] | None = None, level: str = "##") -> list[str]:
     heads = index.HEADS
-    lines = [f"{level} {index.TITLE}", "", index.DESCRIPTION, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    first = "" if pages is None else f"For our results alone begin with [{summary.TITLE}]({FIRST}). "
+    lines = [
+        f"{level} {index.TITLE}",
+        "",
+        f"{first}{index.DESCRIPTION}",
+        "",
+        f"| {' | '.join(heads)} |",
+        f"|{'---|' * len(heads)}",
+    ]
     for entry in index.make_entries(chapters):
         places = [f"{_link(place.section.title, pages)}: {place.text(entry.printed)}" for place in entry.places]
-        lines.append(f"| {entry.label} | {entry.what} | {'<br>'.join(places) or entry.elsewhere} | {entry.remark} |")
+        cells = [entry.label, entry.what, "<br>".join(places) or entry.elsewhere, entry.remark]
+        lines.append(f"| {' | '.join(cells if pages is None else map(_with_links, cells))} |")
     return [*lines, "", *_overview(index.overview(chapters), pages, level)]
 
 
@@ -356,6 +383,21 @@ def _overview(found: Sequence[Overview], pages: Mapping[str, str] | None, level:
         cells = [_link(each.section.title, pages), each.label, *map(str, each.counts)]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def _with_links(text: str) -> str:
+    """Returns a text of a page of results with links to the other pages of the documentation that it names.
+
+    >>> _with_links("docs/bounds.md, Loss approximation: what a low rank costs")
+    '[Loss approximation: what a low rank costs](../bounds.md#loss-approximation-what-a-low-rank-costs)'
+    >>> _with_links("see docs/intensive_care.md")
+    'see [intensive_care](../intensive_care.md)'
+    """
+    section = re.fullmatch(r"docs/(\w+\.md), (.+)", text)
+    if section:
+        return f"[{section[2]}](../{section[1]}#{_anchor(section[2])})"
+    text = re.sub(r"(singularbayes-experiments run .+)", r"`\1`", text)
+    return re.sub(r"\bdocs/(\w+)\.md", r"[\1](../\1.md)", text)
 
 
 def _link(title: str, pages: Mapping[str, str] | None = None) -> str:

@@ -56,8 +56,8 @@ def radars(measures: Sequence[Measure], name: str = "radar", title: str = "Radar
         values = {row.name: [row.mean(m.name) / m.scale for m in measures] for row in rows}
         stored = {row.name: row.first.stored or row.parameters for row in rows}
         caption = (
-            "Means over seeds, better outwards, from the worst to the best method on every axis: a long axis may be a "
-            f"small difference. In the second, scores are multiplied by √(fewest {_STORED} / {_STORED})."
+            "Means over seeds, better outwards. Every axis runs from the worst to the best method, so a long distance "
+            f"may be a small difference. In the second, scores are multiplied by √(fewest {_STORED} / {_STORED})."
         )
         figures = radar(values, measures), efficiency_radar(values, measures, stored, _STORED)
         alts = f"Radar of {listed(list(values))} by {listed([m.label for m in measures])}.", f"The same by {_STORED}."

@@ -30,13 +30,14 @@ def disclosures(
         "ones in view, and the last ones began with data sets on which a mixture was behind the ensemble on test data. "
         "The grids of SST-2, Beijing, intensive care and the CNN were written with the test tables of the earlier runs "
         "below in view.",
-        "**Cut by time.** [How many rounds](../mixture_results.md) each data set has, which methods had fewer, and "
-        f"which rounds are not complete and so do not count. {one_round(scores)}{_fewer(scores, records)}",
+        "**Cut by time.** Not all rounds of tuning were run: [the page of the mixtures](../mixture_results.md) says "
+        "how many each data set has, which methods had fewer, and which are not complete and so do not count. "
+        f"{one_round(scores)}{_fewer(scores, records)}",
         in_hindsight(scores),
         _last_run(scores, before),
         _older_and_lower(scores, records),
-        "**Many intervals.** None is corrected for their number: among 100 comparisons of equal methods about five "
-        "would be called better or worse.",
+        "**Many intervals.** No interval is corrected for the number of comparisons: among 100 comparisons of equal "
+        "methods about five would be called better or worse.",
         _care(final),
     ]
     return [line.strip() for line in lines if line]
@@ -66,7 +67,7 @@ def _last_run(scores: Sequence[Scores], before: Sequence[Scores]) -> str:
     changed = [name for name in _MIXTURES if count_sides(scores, name) != count_sides(before, name)]
     counts = "; ".join(f"{METHODS[name]} {count_sides(before, name)}" for name in changed)
     return (
-        f"**The last run changed the counts.** Before it they were, in NLL beside the ensemble: {counts}."
+        f"**The last run changed the counts.** Before it they were, against the ensemble in NLL: {counts}."
         if changed
         else ""
     )
@@ -86,12 +87,12 @@ def _older_and_lower(scores: Sequence[Scores], records: Sequence[Record]) -> str
         if lower:
             best = min(lower, key=lambda method: lower[method])
             shown = [f"{value:.{each.data.decimals}f}".replace("-", "−") for value in (lower[best], least)]
-            parts.append(f"{each.data.title} ({summary.METHODS[best]} {shown[0]}, least of the table {shown[1]})")
+            parts.append(f"{each.data.title} ({summary.METHODS[best]} {shown[0]}, lowest of the table {shown[1]})")
     return (
-        f"**Older runs that are lower.** On {'; '.join(parts)} a method of earlier runs has a lower mean NLL than "
-        "every method of the table. They have other settings; on the small tables other networks too, with one "
-        "hidden layer of 50 units and a noise per example in place of two layers of 64 and one noise level, on the "
-        "same splits."
+        "**Older runs that are lower.** On these data sets a method of earlier runs has a lower mean NLL than every "
+        f"method of the table: {'; '.join(parts)}. These runs have other settings; those on the small tables also have "
+        "other networks, with one hidden layer of 50 units and a predicted noise per example instead of two layers of "
+        "64 units and one noise level, on the same splits."
         if parts
         else ""
     )

@@ -11,16 +11,17 @@ from matplotlib.ticker import FuncFormatter
 from singularbayes.plots import style
 from singularbayes_experiments.report.modes_summary import METHODS, OURS, is_smaller
 from singularbayes_experiments.report.picture import Panel, panel
+from singularbayes_experiments.report.standard_error import standard_error
 from singularbayes_experiments.report.summary import Scores
 
 RIVAL = "deep_ensemble"
 CAPTION = (
-    f"Each method less the {METHODS[RIVAL]}, with the paired 95 % interval over seeds: filled where it excludes 0. The "
-    "axis of the NLL is linear within ±0.003 and logarithmic outside."
+    f"Difference of each method to the {METHODS[RIVAL]}, with its paired 95 % interval over seeds: filled where it "
+    "excludes 0. The axis of the NLL is linear within ±0.003 and logarithmic outside."
 )
 METHODS_CAPTION = (
-    f"Mean and standard error over seeds; low-rank methods are blue, the line is the {METHODS[RIVAL]}. The dashed line "
-    "is the best detector that needs no network, where there are out-of-distribution data."
+    f"Mean and standard error over seeds. Low-rank methods are blue; the line is the {METHODS[RIVAL]}, and the dashed "
+    "one, where there are out-of-distribution data, the best detector that needs no network."
 )
 # Where the axis turns from linear to logarithmic, and its ticks on either side.
 _LINEAR, _TICKS = 0.003, (0.003, 0.03, 0.3)
@@ -111,7 +112,7 @@ def _draw_methods(axes: Axes, scores: Scores, names: Sequence[str], metric: str)
     for row, name in enumerate(names):
         if values := scores.values(name, metric):
             colour = style.BLUE if name in OURS else style.INK
-            error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
+            error = standard_error(values) if len(values) > 1 else 0.0
             axes.errorbar(np.mean(values), row, xerr=error, fmt="o", color=colour, capsize=2)
             if name == RIVAL:
                 axes.axvline(float(np.mean(values)), color=style.GREY, linewidth=1)

@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ from singularbayes_experiments.runs.modes_tables import (
 
 _IMAGES = ("mnist", "fashion_mnist", "notmnist")  # out-of-distribution images
 _WORDS = {
-    "toy": "RMSE, NLL and coverage of total 95 % intervals are of new points inside the range of the data; the ratio "
-    "is that of the interquartile range of functions outside to inside.",
-    "sst2": "Scores are of the 872 sentences of the dev set, which no choice has read.",
+    "toy": "RMSE, NLL and the coverage of total 95 % intervals are on new points inside the range of the data. Ratio: "
+    "the interquartile range of the functions outside that range, divided by the one inside; large is not good by "
+    "itself, because a small one inside makes it large too.",
+    "sst2": "Scores are on the 872 sentences of the dev set, which were used for no choice.",
     "beijing": "MAE and width in µg/m³; coverage and width are of 95 % intervals of the total variance. Guangzhou is "
     "detected by the spread of draws; for the deterministic network, by its noise.",
     "icu": "Means over five shifts: each of four kinds of care held out, and other hospitals (eICU). Parameters are "
@@ -47,13 +49,28 @@ _WORDS = {
 }
 _NOTE = (
     "±: the standard error over seeds. Better, worse: the 95 % interval of the paired difference over seeds excludes "
-    "0. Cost: the multiplications of training as a multiple of the deterministic network's. OOD: the AUROC by mutual "
-    "information, of the deterministic network by entropy. The last rows are detectors without a posterior, those "
-    "with a network by deterministic networks of the earlier runs below; their direction was chosen on these pairs. "
-    "Repeat: all components train on every example; this is the mixture of 5 of the sentence above. Split: each has "
-    "its share of the examples. Anchored: with an [anchored prior](../anchored_priors.md)."
+    "0. Cost: the multiplications of training as a multiple of the deterministic network's."
 )
+_OOD = {
+    "": "OOD: the AUROC by mutual information, of the deterministic network by entropy.",
+    "beijing": "OOD: the AUROC by the epistemic standard deviation, of the deterministic network by the total one.",
+}
+_DETECTORS = (
+    "The last rows are detectors that need no posterior: numbers computed from the input, and scores of deterministic "
+    "networks of the earlier runs below. Whether a high or a low value counts as out-of-distribution was chosen on "
+    "these pairs."
+)
+# What the names of methods mean, by the words in them.
+_NAMED = {
+    "repeat": "*repeat*: every component of the [mixture](../mixtures.md) trains on every example (where nothing else "
+    "is said, “mixture of 5” is this one)",
+    "split": "*split*: the examples of a batch are dealt out to the components",
+    "anchored": "*anchored*: the prior of every component is centred at its own random initialisation "
+    "([anchored priors](../anchored_priors.md))",
+    "IVON": "*IVON*: a natural-gradient optimiser of means and scales ([source](../mixture_results.md#ivon))",
+}
 _UCI = "uci"  # the experiment whose page has the nine tables
+_NONE = "–: the method has no such setting, or no choice is at an edge."
 # Settings as a table names them, in its order.
 _SETTINGS = {
     "epochs": "epochs",
@@ -63,9 +80,9 @@ _SETTINGS = {
     "beta": "β",
     "eta": "initial scale η",
     "rho_lr": "learning-rate factor of ρ",
-    "warmup": "KL warm-up, epochs",
+    "warmup": "KL warm-up epochs",
     "start": "initial means",
-    "spread": "spread of the start",
+    "spread": "spread of initial means",
     "ranks": "ranks",
 }
 _DETERMINISTIC = ("epochs", "rate", "decay")
@@ -98,6 +115,11 @@ class Comparison:
 
     def __bool__(self) -> bool:
         return bool(self.scores)
+
+    @cached_property
+    def figure(self) -> Panel:
+        """The figure of the summary."""
+        return modes_figure.figure(self.scores)
 
 
 def compare(folder: Path, records: Sequence[Record]) -> Comparison:
@@ -154,10 +176,11 @@ def _sentence(scores: Scores, simple: Sequence[Record]) -> str:
             share = 100 * scores.parameters[method] / scores.parameters[RIVAL]
             name = "one low-rank network" if method == "low_rank" else f"the {SUMMARY[method]}"
             parts.append(
-                f"{name} {nll} with {share:.0f} % of its parameters ({verdict}: {shown_interval(found, data.decimals)})"
+                f"that of {name}, with {share:.0f} % of the parameters, {nll} "
+                f"({verdict}: {shown_interval(found, data.decimals)})"
             )
     theirs = f"{scores.mean(RIVAL, data.nll):.{data.decimals}f}".replace("-", "−")
-    text = f"**In one sentence:** the {SUMMARY[RIVAL]} has an NLL of {theirs}, {', '.join(parts)}"
+    text = f"**In one sentence:** the NLL of the {SUMMARY[RIVAL]} is {theirs}; {'; '.join(parts)}"
     plain = best_without_network(data.experiment, simple)
     if data.ood and plain:
         auroc = {name: scores.mean(name, data.ood) for name in SUMMARY if scores.values(name, data.ood)}
@@ -171,7 +194,17 @@ def _sentence(scores: Scores, simple: Sequence[Record]) -> str:
 
 def _results(final: Sequence[dict], one: ModesSet, simple: Sequence[Record]) -> list[str]:
     words = [_WORDS[one.name], ""] if one.name in _WORDS else []
-    return ["**Results**", "", *words, table(final, one), *detector_rows(one, simple), "", _NOTE]
+    rows, detectors = table(final, one), detector_rows(one, simple)
+    notes = [_NOTE]
+    notes += [_OOD.get(one.name, _OOD[""])] if any(name.startswith("OOD ") for name in columns(one)) else []
+    notes += [_DETECTORS] if detectors else []
+    return ["**Results**", "", *words, rows, *detectors, "", f"{' '.join(notes)} {_names(rows)}".strip()]
+
+
+def _names(rows: str) -> str:
+    """Returns what the names in these rows mean."""
+    found = [meaning for name, meaning in _NAMED.items() if name in rows]
+    return f"Methods: {'; '.join(found)}." if found else ""
 
 
 def detector_rows(one: ModesSet, simple: Sequence[Record]) -> list[str]:
@@ -198,7 +231,7 @@ def _other_pairs(name: str, records: Sequence[Record]) -> list[str]:
     lines = other_pairs_table(Means(records), name)
     words = (
         "AUROC by mutual information of networks that were trained for these pairs, with the settings of the earlier "
-        "runs, beside detectors without a posterior in their better direction."
+        "runs, beside detectors without a posterior, whose better direction is shown."
     )
     return ["**Other out-of-distribution pairs**", "", *lines, "", f"{words} {ONE_SEED}", ""] if lines else []
 
@@ -228,8 +261,8 @@ def _of_care(final: Sequence[dict]) -> list[str]:
         f"|---|{'---:|' * len(methods)}",
         *rows,
         "",
-        "Runs of a shift share its stays, so that the 20 runs are not independent. The same differences by what is "
-        "taken as independent:",
+        "Runs of a shift share its stays, so the 20 runs are not independent. The same differences, with intervals "
+        "that take different units as independent:",
         "",
         *head(heads),
         *pairs,
@@ -238,11 +271,13 @@ def _of_care(final: Sequence[dict]) -> list[str]:
 
 def _tables(runs: Records, final: Sequence[dict], scores: Sequence[Scores]) -> DataSetSection:
     sets = [SETS[each.data.experiment] for each in scores]
-    counts = "; ".join(f"{SUMMARY[name]} {count_sides(scores, name)}" for name in ("mixture_repeat", "mixture_svd"))
-    panel = modes_figure.tables_figure(scores)
+    counts = "; ".join(
+        f"the {SUMMARY[name]} is {count_sides(scores, name)}" for name in ("mixture_repeat", "mixture_svd")
+    )
+    panel, rows = modes_figure.tables_figure(scores), table_of_many(final, sets)
     text = [
-        f"**In one sentence:** beside a deep ensemble of 5, in NLL on {len(scores)} tables, {counts}; a mixture has "
-        "about twice the ensemble's parameters here, whose matrices are small.",
+        f"**In one sentence:** compared with a deep ensemble of 5 in NLL on {len(scores)} data sets, {counts}; the "
+        "matrices are small here, so that a mixture has about twice the ensemble's parameters.",
         "",
         f"![{panel.alt}]({_file(_UCI)})",
         "",
@@ -253,9 +288,10 @@ def _tables(runs: Records, final: Sequence[dict], scores: Sequence[Scores]) -> D
         "Networks have two hidden layers of 64 units (protein: 100) and one learned noise level. Each column: NLL "
         "less the deep ensemble's, in nats, with the targets in their units.",
         "",
-        table_of_many(final, sets),
+        rows,
         "",
-        "Better, worse: the paired 95 % interval over splits excludes 0. Without a word it does not.",
+        "Better, worse: the paired 95 % interval over splits excludes 0; without a word it includes 0. "
+        f"{_names(rows)}".strip(),
         "",
         '<details markdown="1">',
         "<summary>Settings that differ, table by table</summary>",
@@ -288,7 +324,11 @@ def settings_table(runs: Records, one: ModesSet) -> list[str]:
         )
     alike = {key: {cells[key] for cells in rows.values()} - {"–"} for key in _SETTINGS if key not in differ}
     shared = ", ".join(f"{_SETTINGS[key]} {next(iter(values))}" for key, values in alike.items() if values)
-    return [*lines, "", f"Alike for all that have it: {shared}. Batches of {one.batch_size}."] if shared else lines
+    return (
+        [*lines, "", f"The same for all methods that have it: {shared}; batches of {one.batch_size}. {_NONE}"]
+        if shared
+        else lines
+    )
 
 
 def _rounds(runs: Records, one: ModesSet, method: str) -> int:

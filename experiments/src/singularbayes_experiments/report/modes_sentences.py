@@ -28,8 +28,8 @@ ENSEMBLE = "deep_ensemble"
 KEY = (
     "*Low-rank* is one network with W = A Bᵀ and a distribution over A and B, *full-rank* one with a distribution over "
     "every weight. A *mixture of 5* has five such low-rank networks as components of one model, "
-    '`Mixture(LowRank(r), 5, examples="repeat")`, each from a random start. The *SVD-initialised* one begins at the '
-    "singular value decompositions of the five trained networks of the ensemble, so it needs them first."
+    '`Mixture(LowRank(r), 5, examples="repeat")`, each with a random initialisation. The *SVD-initialised* one starts '
+    "at the singular value decompositions of the five trained networks of the ensemble, so these come first."
 )
 
 
@@ -40,17 +40,18 @@ def sentence(scores: Sequence[Scores]) -> str:
     parts = []
     if small:
         parts += [
-            f"with {min(shares):.0f} to {max(shares):.0f} % of its parameters it is {_sides(small, 'mixture_repeat')} "
-            f"of {len(small)} problems (initialised by the SVDs of that ensemble: {_counts(small, 'mixture_svd')})"
+            f"{_sides(small, 'mixture_repeat')} of the {len(small)} problems where it has fewer parameters "
+            f"({min(shares):.0f} to {max(shares):.0f} % of the ensemble's; initialised by the SVDs of that ensemble: "
+            f"{_counts(small, 'mixture_svd')})"
         ]
     if large:
         parts += [
-            f"on {len(large)} small tables, where it has more parameters than the ensemble, "
-            f"{_sides(large, 'mixture_repeat')} ({_counts(large, 'mixture_svd')})"
+            f"{_sides(large, 'mixture_repeat')} of the {len(large)} small tables where it has more "
+            f"({_counts(large, 'mixture_svd')})"
         ]
     return (
-        "**In one sentence:** a mixture of five low-rank networks, beside a deep ensemble of five, in NLL: "
-        f"{'; '.join(parts)}."
+        "**In one sentence:** compared in NLL with a deep ensemble of five networks, a mixture of five low-rank ones "
+        f"is {'; and '.join(parts)}."
     )
 
 
@@ -77,10 +78,10 @@ def meaning(scores: Sequence[Scores]) -> list[str]:
     lines = [
         "First line of a cell: NLL on test data in nats, lower is better. ±: the standard error over "
         f"{' or '.join(map(str, seeds))} seeds; in intensive care a seed is the mean over five shifts.",
-        "AUROC-OOD, higher is better: how well mutual information (Beijing: the epistemic deviation) tells "
-        "out-of-distribution inputs from test data. (H): a deterministic network has neither, so entropy (Beijing: the "
-        "total deviation) does. The last column is a single number of each input, without any network: where it is as "
-        "high, an AUROC-OOD means little.",
+        "AUROC-OOD, higher is better: how well mutual information (Beijing: the epistemic standard deviation) tells "
+        "out-of-distribution inputs from test data. (H): a deterministic network has neither, so its entropy (Beijing: "
+        "total standard deviation) is used. The last column is the AUROC-OOD of a single number computed from the "
+        "input, without any network: where it is as high, those of the networks say little about uncertainty.",
         "Better or worse: the paired 95 % interval of the difference over seeds excludes 0. Level: it does not, which "
         "with so few seeds is no proof of equality. Bold: better than all others.",
     ]
@@ -163,10 +164,15 @@ def _cost(scores: Sequence[Scores]) -> str:
         )
         if repeat and svd:
             parts.append(
-                f"{words} a mixture takes {min(repeat):.2g} to {max(repeat):.2g} times those of the ensemble, an "
-                f"SVD-initialised one {min(svd):.2g} to {max(svd):.2g} times, the ensemble's included"
+                f"{words} {min(repeat):.2g} to {max(repeat):.2g} times for a mixture, {min(svd):.2g} to "
+                f"{max(svd):.2g} times for an SVD-initialised one"
             )
-    return f"**Training**, in multiplications: {'; '.join(parts)}." if parts else ""
+    return (
+        "**Cost of training**, in multiplications, beside that of the ensemble (which an SVD-initialised mixture "
+        f"includes): {'; '.join(parts)}."
+        if parts
+        else ""
+    )
 
 
 def in_hindsight(scores: Sequence[Scores]) -> str:
@@ -178,8 +184,8 @@ def in_hindsight(scores: Sequence[Scores]) -> str:
     counts = "; ".join(f"{METHODS[name]} {count_sides(strict, name)}" for name in OURS)
     sets = ", ".join(each.data.title for each in changed)
     return (
-        f"**Rounds.** On {sets} validation gave up an ensemble of an earlier round that is better on test data than "
-        "the one in the table. Against the better one of both, which only the test data show, the counts over "
+        f"**Rounds.** On {sets} validation replaced the ensemble chosen in an earlier round by one that is worse on "
+        "test data. Against the better of the two, which only test data can tell, the counts over "
         f"{len(scores)} problems are: {counts}."
     )
 
@@ -275,8 +281,8 @@ def one_round(scores: Sequence[Scores]) -> str:
         if SETS.get(each.data.experiment, SETS[f"{CARE}_{SHIFTS[0]}"]).rounds == 1 and each.at_edge[0]
     ]
     return (
-        f"{' and '.join(found)} had one round of tuning, though choices lay at edges: the protocol asks for a second "
-        "one, which was never planned."
+        f"{' and '.join(found)} had one round of tuning, although choices were at an edge of the grid; the protocol "
+        "asks for a second one, which was never planned."
         if found
         else ""
     )
@@ -285,8 +291,8 @@ def one_round(scores: Sequence[Scores]) -> str:
 def _at_edges(scores: Sequence[Scores]) -> str:
     at, every = (sum(numbers) for numbers in zip(*(each.at_edge for each in scores), strict=True))
     return (
-        f"{at} of {every} choices lie at an edge of some setting that was tried, so most methods might gain from more "
-        "tuning, the deep ensemble too."
+        f"{at} of {every} choices are at an edge of what was tried of some setting, so most methods might gain from "
+        "more tuning, the deep ensemble too."
     )
 
 
@@ -307,14 +313,14 @@ def _splits(scores: Sequence[Scores]) -> str:
     most = max(counts.values())
     fewer = ", ".join(f"{title} {count}" for title, count in counts.items() if count < most)
     return (
-        f"A seed of the {len(counts)} tables is one of {most}{f' ({fewer})' if fewer else ''} of the splits that "
-        "others use. Splits overlap, so intervals are too narrow if anything."
+        f"On the {len(counts)} small tables a seed is one of {most}{f' ({fewer})' if fewer else ''} of the published "
+        "splits. Splits overlap, so intervals are too narrow if anything."
     )
 
 
 def _twice(scores: Sequence[Scores]) -> str:
     same = [each.data.title for each in scores if "Fashion" in each.data.title]
-    return f"{' and '.join(same)} are the same images." if len(same) > 1 else ""
+    return f"{' and '.join(same)} have the same images." if len(same) > 1 else ""
 
 
 def _detection_by_total(scores: Sequence[Scores]) -> str:
@@ -331,8 +337,8 @@ def _detection_by_total(scores: Sequence[Scores]) -> str:
             sides[side].append(f"{each.data.title} ({signed(total)}, not {signed(own)})")
     parts = [f"{side} on {', '.join(names)}" for side, names in sides.items() if names]
     return (
-        "Detected by entropy (Beijing: total deviation) instead of mutual information (epistemic deviation), the "
-        f"mixture's lead over the ensemble in AUROC-OOD is {'; '.join(parts)}."
+        "With entropy (Beijing: total standard deviation) instead of mutual information (epistemic standard "
+        f"deviation), the mixture's lead over the ensemble in AUROC-OOD is {'; '.join(parts)}."
         if parts
         else ""
     )

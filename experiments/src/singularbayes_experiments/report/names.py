@@ -12,16 +12,16 @@ from singularbayes.metrics import MEASURES, Measure, find_measure
 
 NAMES = {
     "low_rank": "low-rank",
-    "low_rank_svd": "low-rank from SVD",
+    "low_rank_svd": "SVD-initialised low-rank",
     "low_rank_laplace": "low-rank Laplace",
-    "low_rank_auto": "low-rank, learned rank",
+    "low_rank_auto": "low-rank (learned rank)",
     "full_rank": "full-rank",
     "rank_one": "rank-one",
     "deterministic": "deterministic",
     "mc_dropout": "MC dropout",
     "deep_ensemble": "deep ensemble",
     "low_rank_ensemble": "low-rank ensemble",
-    "low_rank_svd_ensemble": "low-rank ensemble from SVDs",
+    "low_rank_svd_ensemble": "SVD-initialised low-rank ensemble",
     "swag": "SWAG",
 }
 SIMPLE = "simple"  # the preset of detectors that need no network
@@ -50,6 +50,49 @@ PRESETS = {
     "quick": "Quick",
     "hand": "Manual overrides",
     "trial": "Tuning runs on validation data",
+}
+# What tables call the settings of records; others are named by their key.
+SETTINGS = {
+    "num_train": "training examples",
+    "num_validation": "validation examples",
+    "num_test": "test examples",
+    "units": "hidden units",
+    "pi": "weight π of the prior's wide part",
+    "sigma1": "prior scale σ₁",
+    "sigma2": "prior scale σ₂",
+    "eta": "initial scale η",
+    "rho_start": "initial ρ",
+    "mean_start": "initial means",
+    "full_rank_start": "range ± of full-rank initial means",
+    "damping": "factor of low-rank initial means",
+    "rho_lr": "learning-rate factor of ρ",
+    "estimator": "gradient estimator",
+    "rank_one_form": "form of rank-one",
+    "cosine": "cosine decay",
+    "cosine_floor": "least share of the learning rate",
+    "least_rate": "least learning rate",
+    "plateau": "epochs without progress until the rate halves",
+    "beta": "β",
+    "zero_epochs": "epochs without KL",
+    "warmup": "KL warm-up epochs",
+    "patience": "patience",
+    "draws": "posterior draws",
+    "members": "ensemble members",
+    "svd_epochs": "epochs before the SVD",
+    "swag_epochs": "SWAG epochs",
+    "swag_rank": "SWAG rank",
+    "swag_rate": "SWAG learning rate",
+    "max_rank": "largest rank",
+    "tolerance": "tolerance of a learned rank",
+    "length": "tokens per text",
+    "feed_forward": "feed-forward units",
+    "overcomplete": "rank above the size of a weight allowed",
+    "bayesian_bias": "Bayesian biases",
+    "from_last": "predicts the change",
+    "own_noise": "noise per example",
+    "least_steps": "least number of steps",
+    "likelihood_scale": "noise scale of the likelihood",
+    "class_weights": "class weights",
 }
 # Ensembles and sweeps come near others in lines: as many lines as can be distinguished.
 LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
@@ -102,6 +145,15 @@ def measure(name: str, decimals: int | None = None, **changes: Any) -> Measure:
     return replace(known, decimals=decimals, **changes)
 
 
+def setting_name(key: str) -> str:
+    """Returns what tables call a setting.
+
+    >>> setting_name("rho_lr"), setting_name("learning_rate")
+    ('learning-rate factor of ρ', 'learning rate')
+    """
+    return SETTINGS.get(key, key.replace("_", " "))
+
+
 def file_name(array: str) -> str:
     """Returns the part of a figure's file name for arrays whose names in records begin so.
 
@@ -125,9 +177,9 @@ def display_name(method: str, names: Mapping[str, str]) -> str:
     """Returns the display name of a method; a rank need not be among the names.
 
     >>> display_name("low_rank_50", NAMES), display_name("my_method", NAMES)
-    ('low-rank, rank 50', 'my method')
+    ('low-rank (rank 50)', 'my method')
     """
     rank = rank_in(method)
     if method in names or rank is None:
         return names.get(method, method.replace("_", " "))
-    return f"{names.get('low_rank', 'low-rank')}, rank {rank}"
+    return f"{names.get('low_rank', 'low-rank')} (rank {rank})"

@@ -35,7 +35,7 @@ def results(command: str) -> Head:
     """Returns the head of a page of results."""
     lead = (
         "Every number is made from records, one per run, by the command at the foot of the page. Where the paper has a "
-        "number it stands below ours; a mark shows that the printed one cannot be right."
+        "value it is the second line of the cell; a mark shows that the printed one cannot be right."
     )
     return Head("Results", lead, command)
 

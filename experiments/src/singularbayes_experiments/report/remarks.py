@@ -26,9 +26,9 @@ def toy(means: Means) -> str:
         for preset in ("chosen", "paper")
     )
     return (
-        "The band of one low-rank network, outside the data against inside, is "
-        f"{ours[0]:.2f} times as wide with the tuned settings and {paper[0]:.2f} times with the paper's. The paper "
-        f"measures on two regions that overlap: on those, where it has 2.01, ours are {ours[1]:.2f} and "
+        "Outside the range of the data the band of one low-rank network is "
+        f"{ours[0]:.2f} times as wide as inside with the tuned settings, {paper[0]:.2f} times with the paper's. The "
+        f"paper measures on two regions that overlap: on those, where it has 2.01, ours are {ours[1]:.2f} and "
         f"{paper[1]:.2f}. The low-rank ensemble's {means('toy', 'low_rank_ensemble', 'iqr_ratio'):.2f} is a mean of "
         f"{', '.join(shown[:-1])} and {shown[-1]}; that of a deep ensemble is "
         f"{means('toy', 'deep_ensemble', 'iqr_ratio'):.2f}."
@@ -50,9 +50,9 @@ def air(means: Means) -> str:
         "the others the value itself, as validation chose; so they differ in more than the posterior. With the "
         f"paper's settings, where all predict the value, the low-rank network has an MAE "
         f"of {paper[0]:.2f} and an AUROC-OOD of {paper[1]:.3f}, "
-        f"with the tuned ones {tuned[0]:.2f} and {tuned[1]:.3f}: what made detection worse was not tried. The paper's "
-        f"PICP of 0.790 is of the epistemic variance alone, of which ours have {covered[0]:.3f} and, SVD-initialised, "
-        f"{covered[1]:.3f}."
+        f"with the tuned ones {tuned[0]:.2f} and {tuned[1]:.3f}: which setting made detection worse was not tested. "
+        f"The paper's PICP of 0.790 is of the epistemic variance alone, of which ours have {covered[0]:.3f} and, "
+        f"SVD-initialised, {covered[1]:.3f}."
     )
 
 
@@ -81,8 +81,8 @@ def small_regression(means: Means) -> str:
         return sum(means("uci", "low_rank", key) < means("uci", other, key) for key in keys)
 
     return (
-        f"Of {len(names)} tables one low-rank network has a lower RMSE than "
-        f"full-rank on {wins('full_rank', 'rmse')} and a lower NLL on {wins('full_rank', 'nll')}, but it learns a "
-        "noise for every example and the full-rank network has one noise level for all; against the deep ensemble, "
-        f"which learns the noise too, on {wins('deep_ensemble', 'rmse')} and {wins('deep_ensemble', 'nll')}."
+        f"One low-rank network has a lower RMSE than full-rank on {wins('full_rank', 'rmse')} of {len(names)} data "
+        f"sets and a lower NLL on {wins('full_rank', 'nll')}, but it predicts a noise level for every example and the "
+        "full-rank network has one for all. Against the deep ensemble, which predicts the noise too, it is on "
+        f"{wins('deep_ensemble', 'rmse')} and {wins('deep_ensemble', 'nll')}."
     )

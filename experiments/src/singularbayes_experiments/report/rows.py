@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report.names import PRESETS, display_name, rank_in
+from singularbayes_experiments.report.names import PRESETS, display_name, rank_in, setting_name
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ def _rows(found: dict[tuple[str, str], list[Record]], methods: Mapping[str, str]
         name = display_name(method, methods)
         if len(alike) > 1:
             own = found[method, settings][0].settings
-            varied = [f"{words(k)} {show(own[k])}" for k in own if any(other.get(k) != own[k] for other in alike)]
+            varied = [
+                f"{setting_name(k)} {show(own[k])}" for k in own if any(other.get(k) != own[k] for other in alike)
+            ]
             name = f"{name}: {', '.join(varied)}"
         same = sum(row.name == name for row in rows)  # settings that differ in digits that are not shown
         name = f"{name} ({same + 1})" if same else name

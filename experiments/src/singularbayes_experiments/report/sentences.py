@@ -12,7 +12,7 @@ def bands(banded: Sequence[Row], rows: Sequence[Row]) -> str:
     """Returns how the band changes outside the training range, method by method, and what the rank saves."""
     if len(banded) > FEW:
         ratios = listed([f"{row.mean('iqr_ratio'):.2f} for {row.name}" for row in banded])
-        return f"Away from the data the band is, in widths inside, {ratios}{_saving(rows)}."
+        return f"Width of the band away from the data, divided by that inside: {ratios}{_saving(rows)}."
     changes = [f"the {row.name} band {_change(row.mean('iqr_ratio'))}" for row in banded]
     return f"Away from the data {listed(changes)}{_saving(rows)}." if changes else ""
 

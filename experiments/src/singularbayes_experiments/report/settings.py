@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report.names import setting_name
 from singularbayes_experiments.report.rows import Group, Row, listed, show, words
 
 
@@ -49,7 +50,7 @@ def settings_table(rows: Sequence[Row]) -> SettingsTable:
     differ = [name for name in names if name not in same]
     return SettingsTable(
         tuple(_setting(rows[0], name) for name in same),
-        tuple(map(words, differ)),
+        tuple(map(setting_name, differ)),
         tuple((row.name, tuple(_setting(row, name) for name in differ)) for row in rows) if differ else (),
     )
 
@@ -57,7 +58,7 @@ def settings_table(rows: Sequence[Row]) -> SettingsTable:
 def _setting(row: Row, name: str) -> Setting:
     record = row.first
     paper = show(record.paper[name]) if name in record.paper else ""
-    return Setting(words(name), show(record.settings[name]) if name in record.settings else "–", paper)
+    return Setting(setting_name(name), show(record.settings[name]) if name in record.settings else "–", paper)
 
 
 def commands(experiment: str, group: Group) -> list[str]:

@@ -3,7 +3,6 @@
 Every number is computed from records. Differences are paired over seeds; bold needs a paired 95 % interval without 0.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy as np
 
 from singularbayes_experiments.methods.protocol import Paired, paired
 from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report.standard_error import standard_error
 
 TITLE = "Results in one minute"
 METHODS = {
@@ -31,7 +31,8 @@ DISCLOSURES = (
     "were written after test scores of the first were known. On the toy and on Beijing, test scores of other "
     "configurations had been looked at. The SVD-initialised network on SST-2, the learned rank on MNIST and the CNN "
     "were tuned after a first run whose test scores were known. Training on all rows of SST-2, and its "
-    "SVD-initialised ensemble, were added after the scores of their parts. The code of each experiment names them.",
+    "SVD-initialised ensemble, were added when the scores of the runs that they build on were known. The code of each "
+    "experiment names them.",
 )
 
 
@@ -287,6 +288,5 @@ def verdicts(scores: Sequence[Scores], ours: str, theirs: str) -> dict[str, list
 
 def shown_mean(values: Sequence[float], decimals: int, bold: bool) -> str:
     mean = f"{np.mean(values):.{decimals}f}"
-    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     text = f"**{mean}**" if bold else mean
-    return (f"{text}\u00a0±\u00a0{error:.{decimals}f}" if len(values) > 1 else text).replace("-", "−")
+    return (f"{text}\u00a0±\u00a0{standard_error(values):.{decimals}f}" if len(values) > 1 else text).replace("-", "−")

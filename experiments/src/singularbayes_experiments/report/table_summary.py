@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from singularbayes_experiments.problems.table_scores import COVERAGE
+from singularbayes_experiments.report.standard_error import standard_error
 
 OURS = "ours"
 MOST = 1000.0  # what a larger or infinite score counts as
@@ -84,8 +85,7 @@ def _value(result: dict, score: str) -> float:
 def _mean(values: list[float]) -> tuple[float, float, int]:
     if not values:
         return math.nan, math.nan, 0
-    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-    return float(np.mean(values)), error, len(values)
+    return float(np.mean(values)), standard_error(values), len(values)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Table:
 
     Args:
         sort: the place of the column that they are sorted by, None for none.
-        note: what the numbers are; reading: what ±, bold and the lines below mean; footnotes: by their marks.
+        note: what the numbers are; reading: what ±, bold and second lines mean; footnotes: by their marks.
     """
 
     title: str
@@ -77,8 +77,9 @@ class Table:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Label and direction of every column of numbers."""
-        return tuple(f"{measure.label} {measure.arrow}".strip() for measure in self.measures)
+        """Label and direction of every column of numbers; no direction where the best is not marked, but of costs."""
+        arrows = [each.arrow if each.ranked or each.name in COSTS else "" for each in self.measures]
+        return tuple(f"{each.label} {arrow}".strip() for each, arrow in zip(self.measures, arrows, strict=True))
 
     @property
     def caption(self) -> str:
@@ -125,7 +126,7 @@ def make(
         )
         for i, row in enumerate(rows)
     ]
-    reading = _reading(rows, published, table_rows, measures, columns.median, ranked)
+    reading = _reading(rows, published, table_rows, measures, columns.median, ranked, bool(columns.others))
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
     marks = {mark: reason for reason, mark in footnotes.items()}
     ordered = [*ordered, *(_published(other, measures) for other in columns.others)]
@@ -241,6 +242,7 @@ def _reading(
     measures: Sequence[Measure],
     median: bool,
     ranked: bool,
+    others: bool,
 ) -> str:
     """Returns how to read the numbers: what ± is, and which tables the paper's numbers are from."""
     shown = {
@@ -256,15 +258,18 @@ def _reading(
         parts.append("The paper's ± is the standard deviation over its seeds.")
     if len(rows) > 1:
         parts.append(
-            "Bold: better than all others, by paired 95 % intervals over seeds."
+            f"Bold: better than all other {'methods run here' if others else 'rows'}, by paired 95 % intervals over "
+            "seeds."
+            if ranked and any(len(row.records) > 1 for row in rows)
+            else "One seed each, so none is marked best."
             if ranked
-            else "None is marked best: the rows are of different data, or of too few."
+            else "None is marked best: the rows are of different data, or of too few examples."
         )
     numbers = [number for key, number in published.items() if key in shown]
     if numbers:
         tables = listed(list(dict.fromkeys(number.table for number in numbers)))
-        less = ", and ours less the paper's" if any(cell.difference for cell in shown.values()) else ""
-        parts.append(f"Below ours: the paper's number ({tables}){less}.")
+        less = " and, in brackets, ours minus the paper's" if any(cell.difference for cell in shown.values()) else ""
+        parts.append(f"Second line of a cell: the paper's value ({tables}){less}.")
     if any(measure in _OF_A_MACHINE for _, measure in shown):
         parts.append(
             "Times cannot be compared: the paper's are of another machine, and several of our runs may have shared one."

@@ -50,8 +50,8 @@ def selective(unit: str) -> Draw:
         risks = {name: float(curve.at(0.8)) for name, curve in curves.items()}
         best, worst = min(risks, key=risks.__getitem__), max(risks, key=risks.__getitem__)
         caption = (
-            "Mean absolute error of the test predictions kept when those of largest epistemic spread are left out, "
-            f"seed {rows[0].first.seed}. With 80 % kept it is {risks[best]:.2f} {unit} for {best} and "
+            "Mean absolute error of the test predictions kept when those of largest epistemic standard deviation are "
+            f"left out, seed {rows[0].first.seed}. With 80 % kept it is {risks[best]:.2f} {unit} for {best} and "
             f"{risks[worst]:.2f} for {worst}."
         )
         alt = f"Mean absolute error against the share of predictions kept, for {listed(list(curves))}."

@@ -30,7 +30,7 @@ TABLES = (
     PaperTable(
         "tab:lstm_models",
         "beijing",
-        "Beijing: ranks and starts",
+        "Beijing: ranks and initialisation",
         remark="It prints ranks [14, 20]; its 47K parameters have 14 in the first input kernel alone and 20 in the "
         "other three.",
     ),
@@ -59,8 +59,8 @@ TABLES = (
         rank_one       10.80 9.45 9.42
         deep_ensemble  10.45 9.45 9.21
         """,
-        remark="The percentages beside its MAEs are not those of these MAEs, but for rank-one: low-rank at 80 % is "
-        "18.1, not 17.4.",
+        remark="Except for rank-one, the percentages beside its MAEs do not follow from these MAEs: that of low-rank "
+        "at 80 % is 18.1, not 17.4.",
     ),
     PaperTable(
         "tab:swag_beijing",

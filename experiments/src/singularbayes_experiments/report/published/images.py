@@ -20,7 +20,7 @@ TABLES = (
         low_rank_laplace  245,810
         rank_one          2,406,398
         """,
-        remark="Its factors of compression, ratios of these, are left out.",
+        remark="Its compression factors, which are ratios of these numbers, are left out.",
     ),
     PaperTable(
         "tab:results_mnist",

@@ -18,12 +18,12 @@ TABLES = (
         low_rank_svd   .898±.001 .486±.155 .713±.069 .719±.046 .738±.074 .452±.035 13.6k
         rank_one       .901±.010 .322±.019 .705±.073 .742±.062 .663±.080 .317±.024 23.3k
         """,
-        remark="The data are not open; docs/intensive_care.md describes how to run it with access to them.",
+        remark="The data are not open; docs/intensive_care.md says how to get access and run it.",
     ),
     PaperTable(
         "tab:mimic_models",
         "mimic3",
-        "MIMIC-III: parameters and starts",
+        "MIMIC-III: parameters and initialisation",
         "num_trained",
         """
         deterministic  22.4K

@@ -12,7 +12,7 @@ TABLES = (
     PaperTable(  # first, because it has the digits that the table of results lacks
         "tab:sst2_models",
         "sst2",
-        "SST-2: parameters and starts",
+        "SST-2: parameters and initialisation",
         "num_trained",
         """
         deterministic  9.92M
@@ -22,7 +22,8 @@ TABLES = (
         low_rank_svd   1.47M
         rank_one       10.01M
         """,
-        remark="Rank-one has 10.01M with plain biases; with the random ones that it names it would have 10.02M.",
+        remark="Its 10.01M of rank-one are with deterministic biases; with the random ones that it describes they "
+        "would be 10.02M.",
     ),
     PaperTable(
         "tab:sst2",
@@ -80,8 +81,8 @@ TABLES = (
         swag               0.808±0.010 0.613±0.023 0.111±0.008 0.556±0.022
         """,
         remark="The bins of its ECE were chosen on the dev set, and it does not say which they are. Its low-rank mean "
-        "differs from that of the main table (accuracy .806, NLL .527, AUROC .640), which stands below ours. Its row "
-        "of a single low-rank run is left out.",
+        "differs from that of the main table (accuracy .806, NLL .527, AUROC .640), which is the one shown beside "
+        "ours. Its row of a single low-rank run is left out.",
     ),
     PaperTable(
         "tab:swag_sst2",

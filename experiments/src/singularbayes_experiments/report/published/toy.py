@@ -4,7 +4,7 @@ from singularbayes_experiments.report.published.number import PaperTable
 
 TABLES = (
     PaperTable(
-        "the toy regression's table of RMSE, which has no label",
+        "the table of the toy regression's RMSE (no label)",
         "toy",
         "RMSE of two networks",
         "rmse_test_single rmse_test",

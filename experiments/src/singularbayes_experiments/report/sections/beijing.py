@@ -17,7 +17,7 @@ NLL = measure("nll_total", 3, label="NLL")
 COVERED = measure("picp_95_total", 3, label="PICP")
 WIDTH = measure("mpiw_95_total", 1, unit=UNIT, label="MPIW")
 RANKS = {"low_rank_4": 4, "low_rank_8": 8, "low_rank_12": 12, "low_rank": 20, "low_rank_32": 32}
-METHODS = {**NAMES, **{name: f"low-rank, rank {rank}" for name, rank in RANKS.items() if name != "low_rank"}}
+METHODS = {**NAMES, **{name: f"low-rank (rank {rank})" for name, rank in RANKS.items() if name != "low_rank"}}
 LAST = "last_value_mae"
 
 _ERRORS = Columns(
@@ -34,9 +34,9 @@ _ERRORS = Columns(
     ),
     sort="mae",
     note=(
-        f"Test windows, in {UNIT}. Stored is what predictions need, with SWAG more than is trained. NLL (nats) and "
-        "CRPS are of a Gaussian of the total variance. Of seeds that were trained together, the training time is a "
-        "seed's share."
+        f"Test windows, in {UNIT}. Parameters are those that predictions need; SWAG has more than it trains. NLL "
+        "(nats) and CRPS are of a Gaussian of the total variance. Of seeds that were trained together, the training "
+        "time is a seed's share."
     ),
 )
 
@@ -61,7 +61,7 @@ _EPISTEMIC = _intervals(
         measure("crps_epistemic", 2, label="CRPS"),
     ),
     "What the draws disagree about, without noise, as the paper's table has it: such intervals are about the mean and "
-    "ought to hold fewer targets than their level. ECE is the mean of |coverage − level| over 19 levels, the area the "
+    "should cover fewer targets than their level. ECE is the mean of |coverage − level| over 19 levels, the area the "
     "same over all; PICP and MPIW are coverage and width of 95 % intervals.",
 )
 _TOTAL = _intervals(
@@ -72,7 +72,7 @@ _TOTAL = _intervals(
     ),
     "With the noise that has the least NLL on validation windows: one for all hours with the paper's settings, one "
     "that grows with a window's last value and changes with ours. Conformal: the 95 % interval is as many standard "
-    "deviations wide as hold 95 % of the validation targets. That coverage has no guarantee: the same windows fitted "
+    "deviations wide as cover 95 % of the validation targets. That coverage has no guarantee: the same windows fitted "
     "the noise, and the test windows come later in time.",
 )
 
@@ -96,7 +96,7 @@ _OOD = Columns(
     sort=FOUND.name,
     note=(
         "By the epistemic standard deviation: the chance that a window of the city is the more uncertain one (AUROC), "
-        "and the area under precision and recall (AUPR). Scores that know nothing have an AUROC of 0.5, an AUPR of "
+        "and the area under precision and recall (AUPR). Random scores have an AUROC of 0.5, an AUPR of "
         "0.762, which is Guangzhou's share of the windows, an FPR of 0.95 and a TPR of 0.05. Of the other cities every "
         "fourth window is scored."
     ),
@@ -110,7 +110,7 @@ _BARE = Columns(
         "does not have, is cv (calm and variable); an hour with precipitation is one of snow (Is) at or below 0 °C and "
         "one of rain (Ir) above, and hours in a row are counted up. Here all that these rules touch, Is, Ir and the "
         "four winds, is at its mean in training (0 when standardised) in the windows of both cities. Every fourth "
-        "window of Guangzhou is scored. Scores that know nothing have an AUROC of 0.5, an AUPR of 0.445, an FPR of "
+        "window of Guangzhou is scored. Random scores have an AUROC of 0.5, an AUPR of 0.445, an FPR of "
         "0.95 and a TPR of 0.05."
     ),
 )
@@ -141,14 +141,14 @@ def _finding(rows: Sequence[Row]) -> str:
     parts = [f"an MAE of {low.mean(MAE.name):.2f} {UNIT}"]
     if low.has_metrics([COVERED.name, WIDTH.name]):
         covered, width = low.mean(COVERED.name), low.mean(WIDTH.name)
-        parts.append(f"95 % intervals that hold {100 * covered:.1f} % of the targets at a width of {width:.1f} {UNIT}")
+        parts.append(f"95 % intervals that cover {100 * covered:.1f} % of the targets at a width of {width:.1f} {UNIT}")
     if low.has_metrics([FOUND.name]):
         parts.append(f"an AUROC of {low.mean(FOUND.name):.3f} for Guangzhou")
     sentence = f"One low-rank network of {low.parameters:,} parameters has {listed(parts)}"
     other = "no other method has a lower MAE"
     if best is not low:
         other = f"the lowest MAE is {best.mean(MAE.name):.2f}, {best.name} with {best.parameters:,} parameters"
-    last = f" The last hour's value has {low.mean(LAST):.2f}." if low.has_metrics([LAST]) else ""
+    last = f" Predicting the last hour's value has an MAE of {low.mean(LAST):.2f}." if low.has_metrics([LAST]) else ""
     return f"{sentence}; {other}.{last}"
 
 
@@ -184,24 +184,24 @@ SECTION = Section(
     ),
     _finding,
     (
-        "Rows of the tuned settings differ in what the network predicts: low-rank networks from a random start, their "
-        "other ranks and their ensemble predict the change from the last hour, all others the value itself. "
-        "Validation chose that among four configurations. So a difference between the rows, in detection too, is not "
-        "one of the posterior alone. With the paper's settings all predict the value.",
-        "The paper does not say the noise that its loss assumes, the start of its low-rank factors, or an annealing of "
-        "the KL. Here the loss of its settings is that of a noise of one standard deviation of the targets.",
+        "Rows of the tuned settings differ in what the network predicts: low-rank networks with a random "
+        "initialisation, their other ranks and their ensemble predict the change from the last hour, all others the "
+        "value itself. Validation chose that among four configurations. So a difference between the rows, in detection "
+        "too, is not one of the posterior alone. With the paper's settings all predict the value.",
+        "The paper does not say which noise its loss assumes, how its low-rank factors are initialised, or whether the "
+        "KL is annealed. Here, with its settings, the loss assumes a noise of one standard deviation of the targets.",
         "The paper compares epistemic intervals (coverage 0.31 to 0.79) with total ones of SWAG (0.973). Both are in "
         "tables of their own here.",
-        "Where ours is behind the paper. Epistemic intervals hold fewer targets than the paper's, with the tuned "
-        "settings for all methods, with the paper's for low-rank networks. Ours were chosen by the NLL with the "
+        "Where our results are behind the paper's. Epistemic intervals cover fewer targets than the paper's, with the "
+        "tuned settings for all methods, with the paper's for low-rank networks. Ours were chosen by the NLL with the "
         "noise, which may favour less spread between draws. With the paper's settings full-rank networks, whose wide "
         "initialisation it states, cover about as much as the paper's; it does not state that of its low-rank ones. "
         "Randomly initialised low-rank networks, and their ensemble, detect Guangzhou better with the paper's settings "
         "than with ours, SVD-initialised ones worse: validation windows of Beijing show nothing about other cities.",
-        "Ours are the best of four configurations on validation. They were written down before any was run, but for "
-        "five short tuning runs of the deterministic network that were not kept; test scores of other configurations "
-        "had been seen by others than their author. The ensemble of low-rank networks and other ranks have the "
-        "settings of low_rank.",
+        "The tuned settings are the best of four configurations on validation. These were written down before any was "
+        "run, except for five short tuning runs of the deterministic network that were not kept; test scores of other "
+        "configurations had been seen, though not by their author. The ensemble of low-rank networks and the other "
+        "ranks have the settings of the low-rank network.",
     ),
     ranked=(MAE, NLL, COVERED, FOUND),
     ranks=RANKS,

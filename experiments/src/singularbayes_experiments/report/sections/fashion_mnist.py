@@ -6,7 +6,7 @@ from singularbayes_experiments.report.sections.mnist import NOTES
 SECTION = section(
     "fashion_mnist",
     "Fashion-MNIST",
-    "The network, the split and the settings of MNIST with pictures of clothes. Out-of-distribution images are MNIST "
+    "Pictures of clothes, with the network and the split of the MNIST page. Out-of-distribution images are MNIST "
     "and notMNIST.",
     ("mnist", "notmnist"),
     notes=NOTES,

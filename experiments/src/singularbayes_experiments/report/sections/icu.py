@@ -94,16 +94,17 @@ def _each(title: str, measure, note: str) -> Columns:
 SECTION = Section(
     "icu",
     "Intensive care: PhysioNet 2012, five shifts",
-    "Death in the hospital from 44 features of the first 48 hours in intensive care, 12,000 stays. Each of four kinds "
-    "of care is held out in turn and has to be distinguished from the others; a fifth shift is the eICU demo, by the "
-    "23 features that both have. It stands in for the paper's MIMIC-III, which is not open.",
+    "Is a patient going to die in the hospital? 44 features of the first 48 hours in intensive care, 12,000 stays. "
+    "Each of four kinds of care is held out in turn and has to be told from the others; the fifth shift is to other "
+    "hospitals, the eICU demo, with the 23 features that both have. PhysioNet 2012 stands in for the paper's "
+    "MIMIC-III, which is not open.",
     (
         overview(
             "In-distribution and out-of-distribution stays",
             "Means over the five shifts, each with a network of its own. The paper's numbers are of MIMIC-III with "
-            "newborns as out-of-distribution stays, other patients and other features, so none stands here. "
-            "Out-of-distribution stays are detected by mutual information. With class weights the NLL is of "
-            "probabilities that are too high for the sake of the weights: the one with the weight undone compares.",
+            "newborns as out-of-distribution stays, other patients and other features, so they are not shown here. "
+            "Out-of-distribution stays are detected by mutual information. Class weights make the probabilities of "
+            "death too high, and the NLL with them; the NLL with the weight undone is the one to compare.",
         ),
         _each(
             "Out-of-distribution stays, shift by shift",
@@ -128,11 +129,11 @@ SECTION = Section(
         "With the paper's settings low-rank networks collapse here: an NLL of 0.686, where equal probabilities have "
         "ln 2 = 0.693, an accuracy of 41.5 % and an AUROC of 0.639; with the class weight undone the NLL is 0.404. "
         "Their AUPR-Err is high because they err so often.",
-        "The weight of the KL is a reason. The paper's settings, 0.5 over the number of batches, are β = 32, a weight "
-        "of 32 / N beside the mean loss. N is 4,064 to 6,396 stays here and 40,406 in the paper, so that the same β "
-        "weighs 6 to 10 times as much. The manual overrides have β = 32 N / 40,406, the weight 32 / 40,406 of the "
-        "paper's own data, and all else alike, class weights included: two seeds, all shifts. Their means, and in "
-        "brackets those of the same seeds with β = 32. Low-rank: NLL with the class weight undone 0.329 (0.405), as "
+        "One reason is the weight of the KL. The paper's settings, 0.5 over the number of batches, are β = 32, a "
+        "weight of 32 / N beside the mean loss. N is 4,064 to 6,396 stays here and 40,406 in the paper, so that the "
+        "same β weighs 6 to 10 times as much. The manual overrides have β = 32 N / 40,406, the weight 32 / 40,406 of "
+        "the paper's own data, and all else alike, class weights included: two seeds, all shifts. Means, with those of "
+        "the same seeds at β = 32 in brackets. Low-rank: NLL with the class weight undone 0.329 (0.405), as "
         "it comes 0.561 (0.686), "
         "accuracy 70.8 % (47.6 %), AUROC 0.818 (0.616), out-of-distribution stays 0.590 (0.445). Full-rank: NLL with "
         "the class weight undone 0.322 (0.376), as it comes "

@@ -27,8 +27,8 @@ QUALITY = Columns(
     ),
     sort="nll",
     note=(
-        "Negative log-likelihood (NLL) and mutual information (MI) in nats; Brier is the sum over classes; ECE has 15 "
-        "bins of equal mass."
+        "Negative log-likelihood (NLL) and mutual information (MI) in nats; a deterministic network has no MI (–). "
+        "Brier is the sum over classes; ECE has 15 bins of equal mass."
     ),
 )
 TEMPERED = Columns(
@@ -43,8 +43,8 @@ TEMPERED = Columns(
     ),
     sort="recalibrated_nll",
     note=(
-        "NLL and ECE on the test images with the temperature that is best on the validation images. Stored: the "
-        "numbers that predictions are made from, of SWAG more than it trains. Training time is "
+        "NLL and ECE on the test images with the temperature that is best on the validation images. Parameters "
+        "are those that predictions need; SWAG has more than it trains. Training time is "
         "on the machine named below; of seeds that were trained together, it is a seed's share. Memory is the "
         "peak since its process began, which runs of one process share."
     ),
@@ -71,9 +71,10 @@ def detection(ood: Sequence[str]) -> Columns:
     note = (
         "AUROC of out-of-distribution images against test images, by mutual information (MI) and by entropy (H): the "
         "chance that an out-of-distribution image is the more uncertain one. A deterministic network has no MI. "
-        "AUPR-Err: how well entropy finds errors among the test images."
+        "AUPR-Err: how well entropy finds errors among the test images; it rises with the number of errors, so no best "
+        "one is marked."
     )
-    wrong = measure("aupr_err_entropy", 3, label="AUPR-Err")
+    wrong = measure("aupr_err_entropy", 3, label="AUPR-Err", ranked=False)
     title = "Out-of-distribution images and errors"
     return Columns(title, (*measures, wrong), f"{ood[-1]}/auroc_ood_entropy", note)
 
@@ -86,7 +87,7 @@ def _found(name: str, by: str) -> Measure:
 def drawings(ood: Sequence[str]) -> tuple[Drawing, ...]:
     """Returns the figures of a classifier of images."""
     found = replace(_found(ood[-1], "entropy"), label=f"{SETS[ood[-1]]} (H)")
-    axes = (ACCURACY, NLL, ECE, found, measure("aupr_err_entropy"))
+    axes = (ACCURACY, NLL, ECE, found)
     curves = ("test_mean", "test_labels")
     return (
         Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),

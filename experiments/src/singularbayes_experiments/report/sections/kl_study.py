@@ -26,8 +26,9 @@ _WIDTHS = Columns(
         _PRUNED,
     ),
     note=(
-        "KL in nats, of all factors. Widths are of the random factors: the median standard deviation, the median of "
-        "|mean| / sd, and the share of factors whose mean is within one sd of 0."
+        "KL: of all factors, in nats. The last three columns are of the entries of the factors A and B: the median of "
+        "their standard deviations (sd), the median of |mean| / sd, and the share whose mean is within one sd of 0 "
+        "(pruned)."
     ),
 )
 
@@ -43,7 +44,14 @@ def _finding(rows: Sequence[Row]) -> str:
     if not gone:
         return f"{text}; nowhere in the range does the posterior collapse."
     since = f"from β = {min(gone):g} on" if len(gone) > 1 else f"at β = {gone[0]:g}"
-    return f"{text}; {since} the network hardly distinguishes digits: the posterior has collapsed."
+    return f"{text}; {since} the accuracy is near chance: the posterior has collapsed."
+
+
+def _with_rate(rows: Sequence[Row]) -> str:
+    """Returns the finding, and the learning rate where all rows have the same one."""
+    rates = {row.first.settings["learning_rate"] for row in rows if "learning_rate" in row.first.settings}
+    rate = f"Every β has the same learning rate, {rates.pop():g}, which was not tuned here." if len(rates) == 1 else ""
+    return f"{_finding(rows)} {rate}".strip()
 
 
 _BETAS = sorted(digit * 10.0**power for power in range(-6, 4) for digit in (1, 2, 3, 5))
@@ -52,8 +60,8 @@ _PANELS = (ACCURACY, NLL, _OOD.measures[-2], _SD, _PRUNED)
 SECTION = Section(
     "kl_study",
     "The weight of the KL",
-    "The low-rank network of MNIST with the KL weighed by β/N, over six decades of β; β = 1 is the evidence bound. "
-    "Small β leaves the posterior narrow, large β lets the prior win. Not an experiment of the paper.",
+    "The low-rank network of the MNIST page with the KL weighted by β/N, over six decades of β; β = 1 is the ELBO. "
+    "With a small β the posterior stays narrow, with a large one the prior dominates. Not an experiment of the paper.",
     (_WIDTHS, _OOD, BINNINGS),
     {f"beta_{beta:g}": f"β = {beta:g}" for beta in _BETAS},
     (
@@ -72,6 +80,6 @@ SECTION = Section(
             rows=2,
         ),
     ),
-    _finding,
+    _with_rate,
     in_paper=False,
 )

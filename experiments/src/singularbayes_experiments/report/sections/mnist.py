@@ -3,8 +3,8 @@
 from singularbayes_experiments.report.sections.image_columns import section
 
 NOTES = (
-    "The paper gives one seed. It does not say where its networks start: means are variance-matched (He), scales 0.1 "
-    "times that. Ensembles, SWAG, SVD initialisation, the rank sweep and the out-of-distribution images are ours.",
+    "The paper has one seed and does not state the initialisation; here means are variance-matched (He), and scales "
+    "0.1 times that. Ensembles, SWAG, SVD initialisation, the rank sweep and the out-of-distribution images are ours.",
     "Four of the eight configurations of every method were written down after the first four had been run, with "
     "their test scores and those of the paper's settings known. Ranks 10 and 50 have the settings of rank 25.",
 )

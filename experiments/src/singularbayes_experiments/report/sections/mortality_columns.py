@@ -12,20 +12,21 @@ AUROC, NLL, ECE = (measure(name, 3) for name in ("auroc", "nll", "ece"))
 FOUND = measure("auroc_ood_mi", 3)
 RANKED = (NLL, ECE, FOUND)  # what is drawn against the rank
 DEPARTURES = (
-    "Two things differ from the paper with its settings too. SWAG begins with 20 epochs of Adam, the optimiser of the "
-    "other methods; the paper's are of SGD, whose rate drops at epochs 6 and 12. The paper damps what has a rank of 5 "
-    "and less, so the head, by 0.32; here all that is low-rank is damped by 0.55."
+    "Two things differ from the paper even with its settings. SWAG begins with 20 epochs of Adam, the optimiser of the "
+    "other methods; in the paper these epochs are of SGD, whose rate drops at epochs 6 and 12. The paper multiplies "
+    "the initial means of weights with a rank of 5 or less, that is of the head, by 0.32; here the factor is 0.55 for "
+    "all low-rank weights."
 )
 _MANY_ERRORS = (
-    "AUPR-Err rises with the number of errors: an uncertainty that knows nothing gets the error rate. It compares only "
-    "networks of about the same accuracy."
+    "AUPR-Err rises with the number of errors: a random score has an AUPR-Err equal to the error rate. So it "
+    "can be compared only between networks of about the same accuracy, and no best one is marked."
 )
 
 
 def overview(title: str, note: str) -> Columns:
     """Returns the columns of the paper's table; `note` gets a warning of AUPR-Err, which many errors raise."""
     names = ("aupr_err_mi", "auroc_ood_mi", "aupr_ood_mi", "aupr_in_mi")
-    detection = (measure(name, 3) for name in names)
+    detection = (measure(name, 3, ranked=name != "aupr_err_mi") for name in names)
     more = (NLL, measure("unweighted_nll", 3), ECE, measure("mi_ratio", 2), STORED)
     return Columns(title, (AUROC, *detection, *more, PARAMETERS), "auroc_ood_mi", f"{note} {_MANY_ERRORS}")
 
@@ -60,8 +61,8 @@ UNSURE = Columns(
     ),
     sort="auroc_ood_entropy",
     note=(
-        "AUROC-OOD: out-of-distribution stays against in-distribution ones. AUPR-Succ: how well certainty finds right "
-        "predictions. AURC: the mean error rate over keeping 1, 2, …, all stays, the most certain first. A "
+        "AUROC-OOD: out-of-distribution stays against in-distribution ones. AUPR-Succ: how well low uncertainty finds "
+        "right predictions. AURC: the mean error rate of the 1, 2, …, all least uncertain stays. A "
         "deterministic network has neither MI nor std."
     ),
 )
@@ -73,7 +74,7 @@ UNDER_SHIFT = Columns(
         measure("shifted_deaths", 1, label="deaths %", scale=0.01),
     ),
     sort="shifted_nll",
-    note="How good the predictions of the out-of-distribution stays are, where their ends are known.",
+    note="How good the predictions of the out-of-distribution stays are, where their outcome is known.",
 )
 
 

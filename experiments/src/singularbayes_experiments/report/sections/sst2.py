@@ -11,7 +11,7 @@ from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
 ACCURACY, NLL, ECE, FOUND = (measure(name, 3) for name in ("accuracy", "nll", "ece", "auroc_ood_mi"))
 OVERVIEW = Columns(
-    "Reviews, and news against them",
+    "Predictions on reviews, and detection of news",
     (
         ACCURACY,
         NLL,
@@ -33,7 +33,7 @@ OVERVIEW = Columns(
     ),
 )
 DETECTION = Columns(
-    "News by each uncertainty",
+    "Detection of news by three uncertainties",
     tuple(
         measure(f"{name}_{by}", 3) for name in ("auroc_ood", "aupr_ood", "aupr_in") for by in ("mi", "std", "entropy")
     ),
@@ -42,7 +42,7 @@ DETECTION = Columns(
     headline=False,
 )
 OTHER_TEXT = Columns(
-    "Text that is nearer to film reviews",
+    "Detection of text that is nearer to film reviews",
     tuple(
         measure(f"{name}/auroc_ood_{by}", 3, label=f"{words}, {label}")
         for name, words in (("product_reviews", "products"), ("clinc150", "queries"))
@@ -57,7 +57,7 @@ OTHER_TEXT = Columns(
 TEMPERED = Columns(
     "Errors, a temperature, and what it costs",
     (
-        measure("aupr_err_entropy", 3),
+        measure("aupr_err_entropy", 3, ranked=False),
         measure("risk_at_80_entropy", 3),
         measure("recalibrated_temperature", 2),
         measure("recalibrated_nll", 3),
@@ -67,9 +67,9 @@ TEMPERED = Columns(
     ),
     sort="recalibrated_nll",
     note=(
-        "AUPR-Err: how well entropy finds errors; risk at 80 %: the error rate when the fifth of highest entropy is "
-        "left out. The temperature is the best one on validation. Training time is on the machine named below; of "
-        "seeds that were trained together, it is a seed's share."
+        "AUPR-Err: how well entropy finds errors; it rises with their number, so no best one is marked. Risk at 80 %: "
+        "the error rate when the fifth of highest entropy is left out. The temperature is the best one on validation. "
+        "Training time is on the machine named below; of seeds that were trained together, it is a seed's share."
     ),
 )
 
@@ -93,34 +93,34 @@ NOTES = (
     "The paper watches the dev set, on which it also reports, for early stopping. Here 435 whole training sentences "
     "validate; they and every phrase of theirs are left out of training, and phrases that other sentences have too are "
     "left out altogether; of 67,349 rows 61,824 remain, whole batches of them. A random slice of the rows would leak: "
-    "most of its phrases stand inside other rows. Once settings are chosen, every network is trained anew on all rows, "
-    "as the paper's are; 67,328 of them make whole batches. That was added when dev scores of the chosen settings "
-    "were known, and nothing in it is chosen. It has no validation scores and no temperature. "
-    "That 435 sentences are held out is ours in all settings; the paper holds out none.",
-    "Earlier throw-away runs, whose dev and news scores were seen, drew the first three configurations of every "
-    "method; the other two were written down when dev scores of low-rank and deterministic networks with the first "
-    "were known. Each was tried with one seed. SVD-initialised low-rank networks were first run with the settings of "
-    "low_rank, and got tuning runs of the same five configurations when dev scores of that were known; the tuning "
-    "runs chose it again. Ensembles of low-rank networks have the settings of their members; the SVD-initialised one "
-    "was added after the dev scores of its members and of the other. One configuration of SWAG, SGD at 0.03, "
-    "diverged.",
+    "most of its phrases are parts of other rows. Once settings are chosen, every network is trained again on all "
+    "rows, as the paper's are; 67,328 of them make whole batches. These runs were added when dev scores of the chosen "
+    "settings were known, and nothing in them is chosen; they have no validation scores and no temperature. In all "
+    "settings it is our decision to hold out 435 sentences; the paper holds out none.",
+    "The first three configurations of every method were written after throw-away runs whose dev and news scores had "
+    "been seen; the other two when the dev scores of low-rank and deterministic networks with the first three were "
+    "known. Each was tried with one seed. SVD-initialised low-rank networks were first run with the settings of the "
+    "randomly initialised ones, and got tuning runs of the same five configurations when dev scores of that were "
+    "known; the tuning runs chose the same settings again. Ensembles of low-rank networks have the settings of their "
+    "members; the SVD-initialised one was added after the dev scores of its members and of the other. One "
+    "configuration of SWAG, SGD at 0.03, diverged.",
     "SWAG's chosen settings diverged with the seeds 42 and 2026, trained on all rows with 456 too: the tables have "
     "the seeds that did not. The two configurations that validated next best diverged with some of the four seeds as "
-    "well; the one that never did, SGD at 0.003, stands under the manual overrides. Figures of predictions are of "
+    "well; the one that never did, SGD at 0.003, is shown under the manual overrides. Figures of predictions are of "
     "seed 42, so SWAG is not in them.",
     "The paper's early stopping is taken to watch the loss, KL included, from the epoch in which the KL has its full "
     "weight. Its KL weight, 0.001 over the number of batches, is β = 0.064 on the scale of the ELBO. It does not say "
-    "which prior it has; here it is that of the other experiments. Its rank-one factors, printed as "
-    "U(−0.2, 0.2) and read as 1 more, start at 1 here.",
-    "Where ours is behind the paper. With its settings single networks and the low-rank ensemble have a worse NLL, "
-    "low-rank and deterministic networks less accuracy, the low-rank one a lower AUPR-In, its ensemble a lower "
-    "AUROC-OOD (with the tuned settings too), the deep ensemble a lower AUPR-Succ. The paper stops early by the dev "
-    "set that it reports on, and trains on all phrases, of which ours leave out those above; how much each makes was "
-    "not tried. A deterministic network comes nowhere near the paper's accuracy, not when trained on all rows "
-    "either. Rank-one networks are too sure; a temperature takes most of their NLL's excess away. The rest is not "
-    "explained.",
+    "which prior it has; here it is that of the other experiments. Its rank-one factors start, as printed, "
+    "at U(−0.2, 0.2), which is read as 1 + U(−0.2, 0.2); here they start at 1.",
+    "Where our results are behind the paper's. With its settings single networks and the low-rank ensemble have a "
+    "worse NLL, low-rank and deterministic networks less accuracy, the low-rank one a lower AUPR-In, its ensemble a "
+    "lower AUROC-OOD (with the tuned settings too), the deep ensemble a lower AUPR-Succ. The paper stops early by the "
+    "dev set that it reports on, and trains on all phrases, of which ours leave out those above; how much each of "
+    "these matters was not tried. A deterministic network comes nowhere near the paper's accuracy, even when trained "
+    "on all rows. Rank-one networks are overconfident; a temperature removes most of the excess of their NLL. The rest "
+    "is not explained.",
     "The network of the published parameter count has no positions: attention sees a bag of words.",
-    "Other ranks, and one that is learned, have a chapter of their own: Ranks on SST-2, and a learned one.",
+    "Other ranks, and a learned rank, have a page of their own: A learned rank on SST-2.",
     "The paper chose the bins of its ECE on the dev set and does not say which they are. Its training times, in "
     "seconds here, are of one H100.",
 )
@@ -132,9 +132,9 @@ def _finding(rows: Sequence[Row]) -> str:
 
 SECTION = Section(
     "sst2",
-    "SST-2: reviews, and news",
-    "A Transformer of four blocks of width 256 on word pieces of film reviews, positive or negative; rank 16 for all "
-    "weights. Out-of-distribution text is AG News.",
+    "SST-2: sentiment of film reviews",
+    "Is a sentence of a film review positive or negative? A Transformer of four blocks of width 256 on word pieces; "
+    "all low-rank weights have rank 16. Out-of-distribution text is news (AG News).",
     (OVERVIEW, DETECTION, OTHER_TEXT, TEMPERED, BINNINGS),
     NAMES,
     DRAWINGS,
