@@ -205,6 +205,15 @@ def _behind_and_ranks(differences: Mapping[str, Mapping[str, Sequence[float]]]) 
     return behind, np.argsort(np.argsort(means, axis=0), axis=0) + 1.0
 
 
+def standard_error(values: Sequence[float] | np.ndarray) -> float:
+    """Returns the standard error of a mean over seeds or splits, NaN for fewer than two.
+
+    >>> standard_error([1.0, 3.0]), standard_error([1.0])
+    (1.0, nan)
+    """
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
 @dataclass(frozen=True)
 class Paired:
     """The mean of paired differences over seeds and its 95 % t interval."""

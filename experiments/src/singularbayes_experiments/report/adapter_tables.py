@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.report.standard_error import standard_error
+from singularbayes_experiments.methods.protocol import standard_error
 
 NAMES = {
     "lora": "LoRA",

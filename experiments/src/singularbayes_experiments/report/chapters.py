@@ -7,6 +7,7 @@ import numpy as np
 
 from singularbayes.metrics import MEASURES, Measure
 from singularbayes.plots import style
+from singularbayes_experiments.methods.protocol import standard_error
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, general, method_styles, published, settings, tables
 from singularbayes_experiments.report.literature import Other
@@ -17,7 +18,6 @@ from singularbayes_experiments.report.rows import Group, grouped
 from singularbayes_experiments.report.section import Columns, Section
 from singularbayes_experiments.report.sections import SECTIONS, section_of
 from singularbayes_experiments.report.settings import SettingsTable
-from singularbayes_experiments.report.standard_error import standard_error
 from singularbayes_experiments.report.tables import Table
 
 _DRAWN_FIRST = ("chosen", "refit", "paper", "quick")  # the preset whose runs the figures show

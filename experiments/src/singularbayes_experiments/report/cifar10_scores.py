@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from singularbayes_experiments.methods.protocol import standard_error
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.runs.cifar10_records import read_lines
 
@@ -114,10 +115,6 @@ def mean_cell(values: Sequence[float], decimals: int = 3) -> str:
     several = len(values) > 1 and max(values) > min(values)  # a detector without a network has one value
     error = f" ± {standard_error(values):.{decimals}f}" if several else ""
     return f"{np.mean(values):.{decimals}f}{error}"
-
-
-def standard_error(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def signed(value: float, decimals: int = 4) -> str:

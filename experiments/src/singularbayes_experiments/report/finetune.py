@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from singularbayes import metrics
+from singularbayes_experiments.methods.protocol import standard_error
 from singularbayes_experiments.problems.finetune import METHODS
 from singularbayes_experiments.report import adapter_tables
 from singularbayes_experiments.report.adapter_tables import (
@@ -322,7 +323,7 @@ def _behind(records: Sequence[dict], setting: str, ours: str) -> tuple[float, fl
     """Returns the mean of the paired difference of the NLL to LoRA + temperature, and its standard error."""
     mine, theirs = (scores(records, setting, method, "test", "nll") for method in (ours, "lora_temperature"))
     found = np.subtract(mine, theirs)
-    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
+    return float(found.mean()), standard_error(found)
 
 
 def _less(records: Sequence[dict], ours: str) -> list[str]:

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from singularbayes.plots import style
+from singularbayes_experiments.methods.protocol import standard_error
 from singularbayes_experiments.report.modes_summary import METHODS, OURS, is_smaller
 from singularbayes_experiments.report.picture import Panel, panel
-from singularbayes_experiments.report.standard_error import standard_error
 from singularbayes_experiments.report.summary import Scores
 
 RIVAL = "deep_ensemble"

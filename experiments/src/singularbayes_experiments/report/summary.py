@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from singularbayes_experiments.methods.protocol import Paired, paired
+from singularbayes_experiments.methods.protocol import Paired, paired, standard_error
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report.standard_error import standard_error
 
 TITLE = "Results in one minute"
 METHODS = {

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
+from singularbayes_experiments.methods.protocol import standard_error
 from singularbayes_experiments.problems.table_scores import COVERAGE
-from singularbayes_experiments.report.standard_error import standard_error
 
 OURS = "ours"
 MOST = 1000.0  # what a larger or infinite score counts as

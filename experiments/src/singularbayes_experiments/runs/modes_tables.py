@@ -207,8 +207,7 @@ def cost(records: Sequence[dict], one: str, method: str) -> float:
 def _mean(values: Sequence[float], decimals: int) -> str:
     if not values:
         return "–"
-    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
-    return f"{_short(float(np.mean(values)), decimals)} ± {_short(float(error), decimals)}"
+    return f"{_short(float(np.mean(values)), decimals)} ± {_short(protocol.standard_error(values), decimals)}"
 
 
 def _short(value: float, decimals: int, sign: bool = False) -> str:
