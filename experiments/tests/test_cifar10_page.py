@@ -471,8 +471,8 @@ def test_a_page_without_records_says_so(tmp_path):
 def test_the_page_begins_with_what_a_reader_needs_and_folds_the_rest():
     above, *below = cifar10.page(FOLDER).split("<details")
     heads = [line.removeprefix("## ") for line in above.splitlines() if line.startswith("## ")]
-    assert heads == ["ResNet-9", "ResNet-20", "Where it loses", "Settings", "Everything else"]
-    assert above.count("\n") < 130 and above.index("**ResNet-9 in one sentence:**") < above.index("## ResNet-9")
+    assert heads == ["ResNet-9", "ResNet-20", "Where it loses", "Beside one network", "Settings", "Everything else"]
+    assert above.count("\n") < 160 and above.index("**ResNet-9 in one sentence:**") < above.index("## ResNet-9")
     summaries = [each.split("<summary>")[1].split("</summary>")[0] for each in below]
     detection = [f"Out-of-distribution images, {network}" for network in ("ResNet-9", "ResNet-20")]
     rounds = [f"The {name} round, all tables" for name in cifar10_scores.ROUNDS.values()]
@@ -591,7 +591,58 @@ def test_the_summary_names_mixtures_that_are_behind_one_network_on_every_network
         for ours in cifar10_scores.OURS:
             one = cifar10_differences.latest_difference(rounds, network, ours, "test", "deterministic")
             if one is not None and one.mean > 0:
-                assert cifar10_scores.NAMES[ours] in said.split(f"on {title} the ")[1]
+                behind = next(part for part in said.split("a lower one than ")[1].split("; ") if f"on {title}" in part)
+                assert f"the {cifar10_scores.NAMES[ours]}" in behind
+
+
+def test_low_rank_networks_stand_beside_one_network_of_their_round():
+    records = [
+        *several("deep_ensemble", ENSEMBLE),
+        *several("deterministic", (0.20, 0.21, 0.22)),
+        *several("low_rank_svd", (0.25, 0.27, 0.26)),
+    ]
+    earlier = [*several("full_rank", (0.19, 0.2, 0.21)), *several("mixture_svd", (0.18, 0.19, 0.2))]
+    rounds = in_rounds(fifth=records, fourth=[*several("deep_ensemble", ENSEMBLE), *earlier])
+    table = {row[0]: row[1:] for row in rows_of(cifar10_lead.beside_one_network(rounds, "resnet9"))}
+    assert table.keys() == {"SVD-initialised low-rank", "SVD-initialised mixture of 4"}
+    apart = np.array([0.05, 0.06, 0.04])
+    half = T2 * apart.std(ddof=1) / 3**0.5
+    shown = f"+0.050 [+{0.05 - half:.3f}, +{0.05 + half:.3f}] worse"
+    assert table["SVD-initialised low-rank"] == [shown, "+0.100 [+0.050, +0.150] worse", "–", "–"]
+    assert table["SVD-initialised mixture of 4"][:2] == ["–", "–"]
+    assert table["SVD-initialised mixture of 4"][2].startswith("−0.010 [−0.010, −0.010]")
+    assert cifar10_lead.beside_one_network(rounds, "resnet20") == []
+
+
+def test_a_mixture_that_an_earlier_round_has_as_worse_is_named():
+    base = several("deep_ensemble", ENSEMBLE)
+    rounds = in_rounds(
+        fifth=[*base, *several("mixture_svd", (0.10, 0.25, 0.2))],
+        fourth=[*base, *several("mixture_svd", (0.26, 0.27, 0.29))],
+    )
+    [said] = [line for line in cifar10_lead.where_it_loses(rounds) if "in an earlier round" in line]
+    assert "the SVD-initialised mixture of 4 on ResNet-9 (test images, fourth round, +0.103 [" in said
+    assert said.count("fourth round") == 2  # and on corrupted images
+    last = cifar10_lead.where_it_loses(in_rounds(fifth=rounds["fourth"], fourth=rounds["fifth"]))
+    assert not any("in an earlier round" in line for line in last)
+
+
+def test_the_summary_says_what_was_cut_and_how_held_out_classes_are_detected():
+    rounds = cifar10_scores.read_rounds(FOLDER)
+    said = cifar10_left_out.cut_by_time(rounds)
+    fifth = rounds[cifar10_scores.FIFTH]
+    assert "On ResNet-20, the last round did not reach low-rank, mixture of 4 and MC dropout;" in said
+    for method in ("low_rank", "mixture", "dropout"):
+        assert not cifar10_scores.scores(fifth, "resnet20", method, "test", "nll")
+    few = said.split("On ResNet-20, ")[1].split("fewer than three seeds: ")[1].split(";")[0]
+    count = {name: len(cifar10_scores.scores(fifth, "resnet20", name, "test", "nll")) for name in cifar10_scores.NAMES}
+    assert few == " and ".join(cifar10_scores.NAMES[name] for name, seeds in count.items() if 0 < seeds < 3)
+    detection = cifar10_detection.held_out(rounds)
+    fourth = rounds[cifar10_scores.FOURTH]
+    for method in ("deep_ensemble", "mixture_svd"):
+        by = [np.mean(each) for each in cifar10_detection.detected(fourth, "resnet9", method, "ood")]
+        assert f"{cifar10_scores.NAMES[method]} {by[0]:.3f} and {by[1]:.3f}" in detection
+    assert cifar10_left_out.cut_by_time({}) == cifar10_detection.held_out({}) == ""
 
 
 def test_the_page_says_how_near_its_small_networks_are_to_the_published_ones():

@@ -197,15 +197,38 @@ def test_rounds_that_do_not_count_are_marked_and_named(comparison):
     """‡: the method has a lower NLL in an incomplete round, or is the best only without one."""
     scores = {each.data.experiment: each for each in comparison.scores}
     assert {name for name, each in scores.items() if each.incomplete} == {"cnn"}
-    assert scores["cnn"].incomplete["deep_ensemble"] < scores["cnn"].mean("deep_ensemble", "nll")
+    assert scores["cnn"].incomplete["deep_ensemble"].mean < scores["cnn"].mean("deep_ensemble", "nll")
     assert "‡" in modes_summary.cell(scores["cnn"], "deep_ensemble")
     assert "‡" not in modes_summary.cell(scores["cnn"], "mixture_svd") + modes_summary.cell(scores["sst2"], "low_rank")
-    lower = dataclasses.replace(scores["cnn"], incomplete={"deep_ensemble": 0.19})
+    other = {seed: 0.19 + 0.001 * i for i, seed in enumerate(scores["cnn"].runs["deep_ensemble"])}
+    lower = dataclasses.replace(scores["cnn"], incomplete={"deep_ensemble": summary.OtherRound(2, other)})
     assert "‡" in modes_summary.cell(lower, "mixture_svd")
     title = "How the rounds of tuning change the numbers"
     said = " ".join(modes_sentences.folded(list((scores | {"cnn": lower}).values()))[title])
     assert "Of these, deep ensemble of 5 is below the best of the table, the SVD-initialised mixture of 5" in said
-    assert "None of these is below the best of the table" in " ".join(modes_sentences.folded(comparison.scores)[title])
+    committed = " ".join(modes_sentences.folded(comparison.scores)[title])
+    assert "None of these is below the best of the table" in committed
+    ours = {key: one.metrics["nll"] for key, one in scores["cnn"].runs["mixture_svd"].items()}
+    apart = [nll - scores["cnn"].incomplete["deep_ensemble"].nll[key] for key, nll in ours.items()]
+    half = stats.t.ppf(0.975, len(apart) - 1) * np.std(apart, ddof=1) / len(apart) ** 0.5
+    interval = [f"{value:+.4f}".replace("-", "−") for value in (np.mean(apart) - half, np.mean(apart) + half)]
+    assert (
+        f"SVD-initialised mixture of 5 {np.mean(apart):+.4f} [{', '.join(interval)}]".replace(" -", " −") in committed
+    )
+
+
+def test_an_ensemble_at_which_a_mixture_starts_is_named_where_it_is_not_the_one_of_the_table(comparison, records):
+    starts = {each.data.experiment: each.start for each in comparison.scores if each.start}
+    assert {name: start.round for name, start in starts.items()} == {"sst2": 1, "kin8nm": 1}
+    said = modes_sentences.other_starts(comparison.scores)
+    for name, start in starts.items():
+        [scores] = [each for each in comparison.scores if each.data.experiment == name]
+        assert start.nll.keys() == scores.runs["mixture_svd"].keys()
+        apart = np.mean([one.metrics["nll"] - start.nll[key] for key, one in scores.runs["mixture_svd"].items()])
+        side = {"sst2": "level", "kin8nm": "better"}[name]
+        shown = f"that has {start.mean:.3f}, and the mixture is {side}, {apart:+.3f}".replace("-", "−")
+        assert shown in said
+    assert modes_sentences.other_starts([dataclasses.replace(each, start=None) for each in comparison.scores]) == ""
 
 
 def test_a_method_with_fewer_rounds_than_others_is_marked_and_its_older_run_is_named(comparison, earlier):
@@ -224,10 +247,10 @@ def test_against_an_ensemble_that_validation_gave_up_the_counts_are_those_of_its
     nll = {"deep_ensemble": (0.30, 0.31, 0.32), "mixture_repeat": (0.28, 0.291, 0.30), "mixture_svd": (0.2, 0.21, 0.22)}
     made = {name: {r.seed: r for r in runs("mnist", name, values)} for name, values in nll.items()}
     data = summary.DataSet("mnist", "MNIST", "nll")
-    one = summary.Scores(data, made, given_up={"deep_ensemble": summary.Earlier(1, {0: 0.25, 1: 0.26, 2: 0.271})})
+    one = summary.Scores(data, made, given_up={"deep_ensemble": summary.OtherRound(1, {0: 0.25, 1: 0.26, 2: 0.271})})
     assert modes_summary.count_sides([one], "mixture_repeat") == "better on 1, level on 0 and worse on 0"
     said = modes_sentences.in_hindsight([one])
-    assert "On MNIST validation replaced the ensemble" in said
+    assert "On MNIST a later round of tuning replaced the ensemble" in said
     assert "mixture of 5 better on 0, level on 0 and worse on 1; SVD-initialised mixture of 5 better on 1" in said
     [line] = modes_sentences._given_up([one])
     assert "round 1 has 0.260, the one chosen after all rounds 0.310; the mixture of 5 is worse against the" in line
@@ -241,6 +264,17 @@ def test_older_runs_that_are_below_the_table_are_named_with_the_splits_of_the_ta
     older = [one for one in earlier if (one.experiment, one.method, one.preset) == ("uci", "deep_ensemble", "chosen")]
     nll = np.mean([one.metrics["yacht/nll"] for one in older if one.seed in splits])
     assert f"yacht (deep ensemble of 5 {nll:.3f}, lowest of the table".replace("-", "−") in said
+    line = modes_disclosures.beside_older_runs(comparison.scores, earlier)
+    lower = (
+        said.split("has a lower mean NLL than every method")[1].split(". These runs")[0].count("lowest of the table")
+    )
+    assert (
+        f"on {lower} of the {len(comparison.scores)} problems, by most on yacht (deep ensemble of 5 {nll:.3f}".replace(
+            "-", "−"
+        )
+        in line.replace("-", "−")
+    )
+    assert modes_disclosures.beside_older_runs(comparison.scores, []) == ""
     before = {name: modes_summary.count_sides(comparison.before, name) for name in ("mixture_repeat", "mixture_svd")}
     assert f"mixture of 5 {before['mixture_repeat']}; SVD-initialised mixture of 5 {before['mixture_svd']}" in said
 

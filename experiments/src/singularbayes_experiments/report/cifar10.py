@@ -6,16 +6,17 @@ compares it with the records.
 
 from pathlib import Path
 
-from singularbayes_experiments.report.cifar10_detection import detection_table, detection_words
+from singularbayes_experiments.report.cifar10_detection import detection_table, detection_words, held_out
 from singularbayes_experiments.report.cifar10_differences import grouped_table
 from singularbayes_experiments.report.cifar10_figure import CAPTION, FIGURE, figure, figure_rows
 from singularbayes_experiments.report.cifar10_lead import (
+    beside_one_network,
     ensemble_between_rounds,
     remarks,
     sentences,
     where_it_loses,
 )
-from singularbayes_experiments.report.cifar10_left_out import all_diverged, unreached
+from singularbayes_experiments.report.cifar10_left_out import all_diverged, cut_by_time, unreached
 from singularbayes_experiments.report.cifar10_rounds import folded, round_details, titled
 from singularbayes_experiments.report.cifar10_scores import (
     ENSEMBLE,
@@ -64,6 +65,10 @@ _CELLS = (
     "ones. Corrupted: eight corruptions at five severities, with the constants of CIFAR-10-C but noise of our own, so "
     "numbers are not those of its published files."
 )
+_BESIDE = (
+    "NLL of low-rank networks and mixtures less that of one deterministic and of one full-rank network in the same "
+    "round, paired over seeds. –: one of the two has no results in that round."
+)
 _TIED = (
     "Tied scales: one scale per column of A and of B, in this experiment alone. Distilled: trained on the mean "
     "probabilities of the ensemble instead of labels."
@@ -93,7 +98,17 @@ def own_page(runs: Path) -> dict[str, OwnPage]:
         return {}
     done, text = _done(folder), page(folder)
     figures = {FIGURE: figure(done)} if FIGURE in text else {}
-    return {PAGE: OwnPage(text, losses(done), remark(done), (TITLE, disclosures(folder)), figures)}
+    return {
+        PAGE: OwnPage(
+            text,
+            losses(done),
+            remark(done),
+            (TITLE, disclosures(folder)),
+            detection=held_out(done),
+            cut=cut_by_time(done),
+            figures=figures,
+        )
+    }
 
 
 def _done(folder: Path) -> Rounds:
@@ -137,6 +152,9 @@ def page(folder: Path) -> str:
         lines += [f"![{figure(done).alt}]({FIGURE})", "", CAPTION, ""]
     lost = where_it_loses(done)
     lines += ["## Where it loses", "", *lost, ""] if lost else []
+    beside = {network: beside_one_network(done, network) for network in NETWORKS}
+    tables = [line for network, title in NETWORKS.items() for line in titled(f"**{title}**", beside[network])]
+    lines += ["## Beside one network", "", *_paragraphs(_BESIDE), *tables] if tables else []
     lines += _settings(done)
     lines += ["## Everything else", "", *folded("How it was run, and what was left out", _how(done))]
     tops = {network: name for network in NETWORKS if (name := _with_detection(done, network)) is not None}

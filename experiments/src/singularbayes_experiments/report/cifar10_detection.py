@@ -104,6 +104,29 @@ def detection_words(records: Records, network: str) -> str:
     return " ".join(words)
 
 
+def held_out(rounds: Rounds) -> str:
+    """Returns how well held-out classes are detected by the ensemble, mixtures and plain scores; "" without any."""
+    parts = []
+    for network, title in NETWORKS.items():
+        records = next((own for own in rounds.values() if detected(own, network, ENSEMBLE, "ood")[0]), [])
+        every = {
+            NAMES[method]: [float(np.mean(values)) for values in found]
+            for method in (ENSEMBLE, *OURS)
+            if all(found := detected(records, network, method, "ood"))
+        }
+        plain = {name: detector(records, network, "ood", score) for score, name in DETECTORS.items()}
+        best = max((name for name in plain if plain[name]), key=lambda name: np.mean(plain[name]), default="")
+        shown = [f"{name} {entropy:.3f} and {mi:.3f}" for name, (entropy, mi) in every.items()]
+        if shown and best:
+            parts.append(f"on {title} {', '.join(shown)}, the {best} {np.mean(plain[best]):.3f}")
+    return (
+        "**CIFAR-10, against two held-out classes**, by entropy and by mutual information: "
+        f"{'; '.join(parts)} ([more pairs](cifar10.md))."
+        if parts
+        else ""
+    )
+
+
 def _held_out_alone(records: Records, network: str) -> list[str]:
     """Returns the AUROC of held-out classes of methods that have nothing to be compared with."""
     found = {name: detected(records, network, method, "ood") for method, name in NAMES.items()}

@@ -6,7 +6,7 @@ import numpy as np
 
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.report.cifar10_detection import by_saturation, detection_losses
-from singularbayes_experiments.report.cifar10_differences import Difference, latest_difference
+from singularbayes_experiments.report.cifar10_differences import Difference, find_difference, latest_difference
 from singularbayes_experiments.report.cifar10_left_out import never_planned
 from singularbayes_experiments.report.cifar10_scores import (
     ENSEMBLE,
@@ -22,6 +22,7 @@ from singularbayes_experiments.report.cifar10_scores import (
     results,
     scores,
     signed,
+    table_lines,
 )
 from singularbayes_experiments.report.rows import listed
 
@@ -158,8 +159,39 @@ def where_it_loses(rounds: Rounds) -> list[str]:
             )
         if detected := detection_losses(rounds, network):
             lines.append(f"- {title}, {detected}")
-    grey = by_saturation(rounds)
-    return [*lines, f"- {grey}"] if grey else lines
+    lines += [f"- {each}" for each in (_worse_in_earlier_rounds(rounds), by_saturation(rounds)) if each]
+    return lines
+
+
+def _worse_in_earlier_rounds(rounds: Rounds) -> str:
+    """Returns the mixtures that an earlier round has as worse than the ensemble by the interval, and the last not."""
+    found = []
+    for network, title in NETWORKS.items():
+        for ours in OURS:
+            for part in ("test", "corrupted"):
+                last = latest_difference(rounds, network, ours, part)
+                if last is not None and last.verdict != "worse":
+                    every = {name: find_difference(own, network, ours, ENSEMBLE, part) for name, own in rounds.items()}
+                    found += [
+                        f"the {NAMES[ours]} on {title} ({part} images, {ROUNDS[name]} round, {each.cell()})"
+                        for name, each in every.items()
+                        if each is not None and each.verdict == "worse"
+                    ]
+    return f"Worse by the interval in an earlier round, though not in the last: {'; '.join(found)}." if found else ""
+
+
+def beside_one_network(rounds: Rounds, network: str) -> list[str]:
+    """Returns the table of low-rank networks and mixtures beside one deterministic and one full-rank network."""
+    rows = []
+    for method in (name for pair in first_and_several() for name in pair):
+        cells = [
+            "–" if (each := latest_difference(rounds, network, method, part, theirs)) is None else each.cell()
+            for theirs in ("deterministic", "full_rank")
+            for part in ("test", "corrupted")
+        ]
+        rows += [[NAMES[method], *cells]] if set(cells) != {"–"} else []
+    columns = [f"less {theirs}, {part}" for theirs in ("deterministic", "full-rank") for part in ("test", "corrupted")]
+    return table_lines(columns, rows)
 
 
 def _named(found: Mapping[str, Difference], verdict: str) -> str:

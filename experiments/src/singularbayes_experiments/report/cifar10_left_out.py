@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems.cifar10 import Piece
 from singularbayes_experiments.report.cifar10_scores import (
+    ENSEMBLE,
     FIFTH,
     FOURTH,
     NAMES,
@@ -14,11 +15,13 @@ from singularbayes_experiments.report.cifar10_scores import (
     THIRD,
     Records,
     Rounds,
+    latest_name,
     scores,
     tuning_of,
 )
 from singularbayes_experiments.report.rows import listed
 
+_ENTROPY = "auroc_entropy"
 PLANS = {FIFTH: plan.WORK, FOURTH: plan.FOURTH, THIRD: plan.THIRD, SECOND: plan.SECOND, "": plan.FIRST}
 
 
@@ -72,6 +75,37 @@ def diverged(records: Records) -> str:
     lost = [one for one in records if one["stage"] == "result" and one["diverged"]]
     names = ", ".join(f"{NAMES[one['method']]} on {NETWORKS[one['network']]} with seed {one['seed']}" for one in lost)
     return f"Diverged, and not in the tables: {names}." if lost else "No result run diverged."
+
+
+def cut_by_time(rounds: Rounds) -> str:
+    """Returns the methods that the last round of a network did not reach, and those with fewer seeds than planned.
+
+    Of networks without the held-out classes it returns those that no round reached.
+    """
+    parts = []
+    for network, title in NETWORKS.items():
+        last = latest_name(rounds, ENSEMBLE, network)
+        if last is None:
+            continue
+        missing = [each for each, why in missing_methods(rounds, last, network).items() if why == "not reached"]
+        count = {method: len(_latest(rounds, network, method)) for method in NAMES}
+        few = [method for method, seeds in count.items() if 0 < seeds < len(plan.RESULT_SEEDS)]
+        every = (each for name in PLANS for each in _planned(name))
+        planned = {method for piece, method in every if piece.network == network and piece.held_out}
+        there = {each for each in NAMES for own in rounds.values() if scores(own, network, each, "ood", _ENTROPY)}
+        words = {
+            "the last round did not reach {}": missing,
+            "fewer than three seeds: {}": few,
+            "planned without the held-out classes and not run: {}": [each for each in NAMES if each in planned - there],
+        }
+        said = [text.format(listed([NAMES[each] for each in methods])) for text, methods in words.items() if methods]
+        parts += [f"On {title}, {'; '.join(said)}."] if said else []
+    return f"**CIFAR-10 was cut by time, too.** {' '.join(parts)} [All](cifar10.md#everything-else)." if parts else ""
+
+
+def _latest(rounds: Rounds, network: str, method: str) -> dict[int, float]:
+    name = latest_name(rounds, method, network)
+    return {} if name is None else scores(rounds[name], network, method, "test", "nll")
 
 
 def unreached(name: str, records: Records) -> str:

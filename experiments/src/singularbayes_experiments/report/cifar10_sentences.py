@@ -71,14 +71,14 @@ def remark(rounds: Rounds) -> str:
         if found:
             parts.append(f"{sum(each.mean > 0 for each in found)} of {len(found)} on {title}")
         names = [
-            f"{NAMES[ours]}{_after(rounds, network, ours)}"
+            f"the {NAMES[ours]}{_after(rounds, network, ours)}"
             for ours in OURS
             if (each := latest_difference(rounds, network, ours, "test", "deterministic")) and each.mean > 0
         ]
-        behind_one += [f"on {title} the {' and the '.join(names)}"] if names else []
+        behind_one += [f"{' and '.join(names)} on {title}"] if names else []
     if not parts:
         return ""
-    more = f"; {', '.join(behind_one)} also than one deterministic network" if behind_one else ""
+    more = f". One deterministic network also has a lower one than {'; '.join(behind_one)}" if behind_one else ""
     return (
         f"[CIFAR-10]({PAGE}) is not counted above, because its methods were tuned less. There mixtures of 4 have a "
         f"higher mean test NLL than the deep ensemble of 4: {' and '.join(parts)}{more}."

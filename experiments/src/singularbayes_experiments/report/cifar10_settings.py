@@ -29,10 +29,10 @@ _SHORT_EPOCHS = {SECOND: 16}  # of the configurations without epochs of their ow
 _LOW_RANK = ("low_rank", "distilled", "tied")
 WORDS = (
     "Rate: the peak of SGD's, or of SWAG its constant one. η: posterior scales at the start, as a multiple of the "
-    "scale of the means (of rank-one vectors themselves). Rate of ρ: the peak of Adam's for scales. Decay: of weights, "
-    "or what a prior pulls with. Ranks: the least and the greatest of all layers; all of them are below. Tried: "
-    "configurations, with one tuning seed, and the round that tried them. Edge: settings whose value is the least or "
-    "the greatest of several that were tried."
+    "scale of the means (of rank-one vectors themselves). Rate of ρ: the peak of Adam's for scales. Decay: weight "
+    "decay, or the strength of the prior that stands for it. Ranks: the least and the greatest of all layers; all of "
+    "them are below. Tried: configurations, with one tuning seed, and the round that tried them. Edge: settings whose "
+    "value is the least or the greatest of several that were tried."
 )
 
 

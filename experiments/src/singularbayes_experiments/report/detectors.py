@@ -36,7 +36,7 @@ _OTHER: dict[str, tuple[str, str, dict[str, str], str]] = {
     "film reviews, against queries to an assistant (CLINC150)": ("sst2", "clinc150/", _WORDS, "texts"),
 }
 ONE_SEED = "¹: one seed."
-_OF_NETWORK = {"max_softmax": "max-softmax", "energy": "energy", "mahalanobis": "Mahalanobis"}
+_OF_NETWORK = {"max_softmax": "max-softmax", "energy": "energy score", "mahalanobis": "Mahalanobis"}
 _TRAINED = {
     "low_rank": "low-rank",
     "deep_ensemble": "deep ensemble of 5",
@@ -152,13 +152,15 @@ def main_pairs(means: Means, scores: Sequence[Scores], methods: Mapping[str, str
         return ""
     verdict = (
         f"On {ahead} of {len(rows)} pairs a single number of each input, without any network, detects at least as well "
-        "as every method"
+        "as every method of the table above"
     )
     verdict += f", and on {distant} more the Mahalanobis distance of one deterministic network" if distant else ""
+    same = " (two of them have the same images)" if {"cnn", "fashion_mnist"} <= found.keys() else ""
     lead = (
-        f"**{verdict}**, so these pairs say little about uncertainty. AUROC of that number, of scores of one "
-        "deterministic network (the Mahalanobis distance is of its last hidden layer), and of the methods by mutual "
-        "information (Beijing: epistemic standard deviation):"
+        f"**{verdict}**, so these pairs say little about uncertainty{same}. AUROC of that number, of scores of one "
+        "deterministic network of the earlier runs (the Mahalanobis distance is of its last hidden layer), and of the "
+        "methods by mutual information (Beijing: epistemic standard deviation). –: a network with one output has no "
+        "such score."
     )
     return "\n".join([lead, "", *head(["no network", *_OF_NETWORK.values(), *methods.values()]), *rows])
 
@@ -174,7 +176,8 @@ def other_pairs(means: Means) -> str:
     rest = "; ".join(f"{words}: networks with a posterior lead by {lead:.3f}" for words, lead in first.items())
     words = (
         "**Other pairs**, with networks that were trained for them: the methods detect by mutual information, "
-        "detectors without a network are in their better direction. A detector without a posterior is ahead of every "
+        "detectors without a network are in their better direction. No mixture and no full-rank network was run on "
+        "them; networks have the settings of the earlier runs. A detector without a posterior is ahead of every "
         f"network with one on {len(behind)} of {len(ahead)}{f' ({rest})' if rest else ''}. {ONE_SEED}"
     )
     return "\n".join([words, "", *table])

@@ -37,6 +37,7 @@ class OwnPage:
 
     Args:
         text: begins with a title; losses and remark: lines of the summary; disclosed: a title and its disclosures.
+        detection: a sentence for the summary's part on out-of-distribution inputs; cut: one on what was not run.
         figures: by the name of the file that the text shows.
     """
 
@@ -44,6 +45,8 @@ class OwnPage:
     losses: Sequence[str] = ()
     remark: str = ""
     disclosed: tuple[str, Sequence[str]] = ("", ())
+    detection: str = ""
+    cut: str = ""
     figures: Mapping[str, Panel] = field(default_factory=dict)
 
 
@@ -178,10 +181,17 @@ def _summary(
     more: Mapping[str, OwnPage],
 ) -> str:
     lines = [f"# {summary.TITLE}", "", *opening(records, comparison, more), "## Pages", ""]
-    lines += [f"- [{chapter.section.title}]({_page(chapter)})" for chapter in chapters]
-    lines += [f"- [{own.text.splitlines()[0].removeprefix('# ')}]({name})" for name, own in more.items()]
+    order = [modes_summary.page_of(each.data) for each in comparison.scores]
+    first = sorted((each for each in chapters if _page(each) in order), key=lambda each: order.index(_page(each)))
+    others = [each for each in chapters if each not in first]
+    own_pages = [f"- [{own.text.splitlines()[0].removeprefix('# ')}]({name})" for name, own in more.items()]
+    lines += [*map(_item, first), *own_pages, *map(_item, others)]
     lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
     return "\n".join([*lines, _made(command), ""])
+
+
+def _item(chapter: Chapter) -> str:
+    return f"- [{chapter.section.title}]({_page(chapter)})"
 
 
 def opening(records: Sequence[Record], comparison: Comparison, more: Mapping[str, OwnPage] | None = None) -> list[str]:
@@ -201,12 +211,16 @@ def opening(records: Sequence[Record], comparison: Comparison, more: Mapping[str
         *(f"- {own.remark}" for own in more.values() if own.remark),
         "",
     ]
-    lines += ["## Where it loses", "", "Where a paired 95 % interval excludes 0:", "", *modes_summary.losses(modes)]
-    lines += [*(line for own in more.values() for line in own.losses), ""]
-    means = Means(records)
-    detection = [main_pairs(means, modes, _DETECTING), paper_pairs(means), other_pairs(means)]
+    lines += ["## Where it loses", "", "Where a paired 95 % interval excludes 0:", "", *modes_summary.losses(modes), ""]
+    older = modes_disclosures.beside_older_runs(modes, records)
+    means = [older, *(line for own in more.values() for line in own.losses)]
+    lines += ["By their means:", "", *filter(None, means), ""] if any(means) else []
+    kept = Means(records)
+    detection = [main_pairs(kept, modes, _DETECTING), paper_pairs(kept), other_pairs(kept)]
+    detection += [own.detection for own in more.values()]
     lines += ["## Out-of-distribution detection", "", *(line for each in detection if each for line in (each, ""))]
     lines += ["## Disclosures", "", *(f"- {line}" for line in _disclosures(comparison, records)[:2]), ""]
+    lines[-1:-1] = [f"- {own.cut}" for own in more.values() if own.cut]
     lines += [f"[All disclosures]({DISCLOSED}): what had been seen when, what diverged, what was left out.", ""]
     lines += ["## More", ""]
     lines += [line for title, own in modes_sentences.folded(modes).items() for line in _folded(title, [*own, ""])]

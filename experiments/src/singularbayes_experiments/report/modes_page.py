@@ -129,7 +129,7 @@ def _fewer_rounds(records: dict, sets: Sequence[ModesSet], counted: Mapping[str,
 def _uncounted(records: dict, one: ModesSet) -> str:
     """Returns the NLL of a round that does not count, of the methods that have results there."""
     found = incomplete(records, one, (RIVAL, *_COMPARED, "deterministic"))
-    parts = [f"{METHODS[method].words} {nll:.4f}" for method, nll in found.items()]
+    parts = [f"{METHODS[method].words} {other.mean:.4f}" for method, other in found.items()]
     return f"On {name_of(one.name)} that round has these NLLs: {', '.join(parts)}." if parts else ""
 
 

@@ -7,36 +7,45 @@ from typing import Any
 from singularbayes_experiments.methods.protocol import edges
 from singularbayes_experiments.problems.modes import SECOND, ModesSet
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
-from singularbayes_experiments.report.summary import Earlier
-from singularbayes_experiments.runs.modes_records import RESULTS, Records, choices, chosen, rounds_of
+from singularbayes_experiments.report.summary import OtherRound
+from singularbayes_experiments.runs.modes_records import DIVERGED, RESULTS, Records, choices, chosen, rounds_of
 
 
-def incomplete(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, float]:
-    """Returns the mean NLL of the methods that have results in a round that does not count."""
+def incomplete(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, OtherRound]:
+    """Returns the results of the methods that have some in a round that does not count."""
     counted = rounds_of(records, one)
-    found: dict[str, float] = {}
+    found: dict[str, OtherRound] = {}
     for method in methods:
         name = chosen(records, one, method, one.rounds)
-        nll = _nll(records, one, method, name)
-        if name and nll is not None and round_of(one, name) > counted:
-            found[method] = nll
+        runs = runs_of(records, one, method, name)
+        if name and runs and round_of(one, name) > counted:
+            found[method] = OtherRound(round_of(one, name), runs)
     return found
 
 
-def given_up(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, Earlier]:
+def other_start(records: Records, one: ModesSet, method: str, rival: str) -> OtherRound | None:
+    """Returns the rival at whose SVDs a method starts, where that is the choice of an earlier round; else None."""
+    name = choices(records, one).get(method)
+    number = round_of(one, name) if name and name != DIVERGED else one.rounds
+    start = chosen(records, one, rival, number)
+    runs = {} if start == choices(records, one).get(rival) else runs_of(records, one, rival, start)
+    return OtherRound(number, runs) if runs else None
+
+
+def given_up(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, OtherRound]:
     """Returns the choice of an earlier round that is better on test data than the one that validation took after it.
 
     Of several such choices of a method it is the one with the least mean NLL.
     """
     last = choices(records, one)
-    found: dict[str, Earlier] = {}
+    found: dict[str, OtherRound] = {}
     for method in methods:
         own = runs_of(records, one, method, last.get(method))
         for number in range(1, rounds_of(records, one)):
             runs = runs_of(records, one, method, chosen(records, one, method, number))
             least = found[method].mean if method in found else _mean(own) if own else -math.inf
             if runs and _mean(runs) < least:
-                found[method] = Earlier(number, runs)
+                found[method] = OtherRound(number, runs)
     return found
 
 
@@ -60,11 +69,6 @@ def choices_at_edges(records: Records, one: ModesSet) -> tuple[int, int]:
             }
             at, every = at + bool(edges(grid[name], list(grid.values()))), every + 1
     return at, every
-
-
-def _nll(records: Records, one: ModesSet, method: str, name: str | None) -> float | None:
-    runs = runs_of(records, one, method, name)
-    return _mean(runs) if runs else None
 
 
 def runs_of(records: Records, one: ModesSet, method: str, name: str | None) -> dict[Any, float]:

@@ -20,7 +20,7 @@ from singularbayes_experiments.report.modes_summary import (
     is_marked,
     is_smaller,
 )
-from singularbayes_experiments.report.summary import Earlier, Scores, shown_interval, signed, verdicts
+from singularbayes_experiments.report.summary import OtherRound, Scores, shown_interval, signed, verdicts
 from singularbayes_experiments.runs.modes_records import CARE
 from singularbayes_experiments.runs.modes_tables import results
 
@@ -29,7 +29,7 @@ KEY = (
     "*Low-rank* is one network with W = A Bᵀ and a distribution over A and B, *full-rank* one with a distribution over "
     "every weight. A *mixture of 5* has five such low-rank networks as components of one model, "
     '`Mixture(LowRank(r), 5, examples="repeat")`, each with a random initialisation. The *SVD-initialised* one starts '
-    "at the singular value decompositions of the five trained networks of the ensemble, so these come first."
+    "at the singular value decompositions of the five networks of an ensemble, which has to be trained first."
 )
 
 
@@ -41,7 +41,7 @@ def sentence(scores: Sequence[Scores]) -> str:
     if small:
         parts += [
             f"{_sides(small, 'mixture_repeat')} of the {len(small)} problems where it has fewer parameters "
-            f"({min(shares):.0f} to {max(shares):.0f} % of the ensemble's; initialised by the SVDs of that ensemble: "
+            f"({min(shares):.0f} to {max(shares):.0f} % of the ensemble's; SVD-initialised: "
             f"{_counts(small, 'mixture_svd')})"
         ]
     if large:
@@ -90,7 +90,13 @@ def meaning(scores: Sequence[Scores]) -> list[str]:
 
 def headline(scores: Sequence[Scores], records: Sequence[Record] = ()) -> list[str]:
     """Returns what stands below the table: detection, the other rivals, cost, and what the choice of rounds decides."""
-    lines = [_detection(scores, records), _beside_one(scores), _cost(scores), in_hindsight(scores)]
+    lines = [
+        _detection(scores, records),
+        _beside_one(scores),
+        _cost(scores),
+        in_hindsight(scores),
+        other_starts(scores),
+    ]
     return [f"- {line}" for line in lines if line]
 
 
@@ -126,7 +132,8 @@ def _detection(scores: Sequence[Scores], records: Sequence[Record]) -> str:
     count = sum(map(len, found.values()))
     sides = [f"{side} on {len(names)}: {', '.join(names)}" for side, names in found.items() if names]
     but = (
-        f" On {len(ahead)} of the {count} pairs a number that needs no network is at least as good as every method."
+        f" On {len(ahead)} of the {count} pairs a number that needs no network is at least as good as every method of "
+        "the table."
         if ahead
         else ""
     )
@@ -168,8 +175,8 @@ def _cost(scores: Sequence[Scores]) -> str:
                 f"{max(svd):.2g} times for an SVD-initialised one"
             )
     return (
-        "**Cost of training**, in multiplications, beside that of the ensemble (which an SVD-initialised mixture "
-        f"includes): {'; '.join(parts)}."
+        "**Cost of training**, in multiplications, beside that of the ensemble (an SVD-initialised mixture includes "
+        f"that of the ensemble at which it starts): {'; '.join(parts)}."
         if parts
         else ""
     )
@@ -184,20 +191,44 @@ def in_hindsight(scores: Sequence[Scores]) -> str:
     counts = "; ".join(f"{METHODS[name]} {count_sides(strict, name)}" for name in OURS)
     sets = ", ".join(each.data.title for each in changed)
     return (
-        f"**Rounds.** On {sets} validation replaced the ensemble chosen in an earlier round by one that is worse on "
-        "test data. Against the better of the two, which only test data can tell, the counts over "
-        f"{len(scores)} problems are: {counts}."
+        f"**In hindsight.** On {sets} a later round of tuning replaced the ensemble by one that is better on "
+        "validation data and worse on test data. Against the better of the two, which only test data can tell, the "
+        f"counts over {len(scores)} problems are: {counts}."
     )
+
+
+def other_starts(scores: Sequence[Scores]) -> str:
+    """Returns where the SVD-initialised mixture starts at another ensemble than that of the table, and beside that."""
+    parts = []
+    for each in scores:
+        if each.start is not None:
+            found = _with_ensemble(each, each.start).difference("mixture_svd", ENSEMBLE, each.data.nll)
+            decimals = each.data.decimals
+            if found is not None:
+                side = "better" if found.high < 0 else "worse" if found.low > 0 else "level"
+                parts.append(
+                    f"on {each.data.title} that has {_shown(each.start.mean, decimals)}, and the mixture is {side}, "
+                    f"{shown_interval(found, decimals)}"
+                )
+    return (
+        f"**Another start.** The {METHODS['mixture_svd']} sometimes starts at an ensemble of an earlier round, not at "
+        f"the one it is compared with: {'; '.join(parts)}."
+        if parts
+        else ""
+    )
+
+
+def _with_ensemble(scores: Scores, other: OtherRound) -> Scores:
+    """Returns the scores with other runs of the ensemble."""
+    first = next(iter(scores.runs[ENSEMBLE].values()))
+    runs = {seed: replace(first, seed=seed, metrics={scores.data.nll: nll}) for seed, nll in other.nll.items()}
+    return replace(scores, runs={**scores.runs, ENSEMBLE: runs})
 
 
 def _with_earlier_ensemble(scores: Scores) -> Scores:
     """Returns the scores with the runs of the ensemble that validation gave up, where there is one."""
     earlier = scores.given_up.get(ENSEMBLE)
-    if earlier is None:
-        return scores
-    first = next(iter(scores.runs[ENSEMBLE].values()))
-    runs = {seed: replace(first, seed=seed, metrics={scores.data.nll: nll}) for seed, nll in earlier.nll.items()}
-    return replace(scores, runs={**scores.runs, ENSEMBLE: runs})
+    return scores if earlier is None else _with_ensemble(scores, earlier)
 
 
 def _behind(scores: Sequence[Scores]) -> str:
@@ -232,7 +263,7 @@ def _given_up(scores: Sequence[Scores]) -> list[str]:
     return lines
 
 
-def _changed(scores: Scores, earlier: Earlier) -> str:
+def _changed(scores: Scores, earlier: OtherRound) -> str:
     strict, parts = _with_earlier_ensemble(scores), []
     for method in OURS:
         sides = [verdicts([one], method, ENSEMBLE) for one in (scores, strict)]
@@ -242,7 +273,11 @@ def _changed(scores: Scores, earlier: Earlier) -> str:
             shown = shown_interval(found, scores.data.decimals)
             name = METHODS[method] if method == "low_rank" else f"the {METHODS[method]}"
             parts.append(f"{name} is {after} against the former, not {before}: {shown}")
-    return f"; {'; '.join(parts)}" if parts else f"; against that of round {earlier.round} no verdict changes"
+    return (
+        f"; {'; '.join(parts)}"
+        if parts
+        else f"; against that of round {earlier.round} no verdict on these methods changes"
+    )
 
 
 def _shown(value: float, decimals: int) -> str:
@@ -254,7 +289,9 @@ def _incomplete(scores: Sequence[Scores]) -> list[str]:
     lines = []
     for each in scores:
         shown = {name: each.mean(name, each.data.nll) for name in each.incomplete if each.runs.get(name)}
-        lower = {name: nll for name, nll in each.incomplete.items() if name in shown and nll < shown[name]}
+        lower = {
+            name: other.mean for name, other in each.incomplete.items() if name in shown and other.mean < shown[name]
+        }
         if lower:
             best = min(
                 (name for name in METHODS if each.runs.get(name)), key=lambda name: each.mean(name, each.data.nll)
@@ -269,8 +306,22 @@ def _incomplete(scores: Sequence[Scores]) -> list[str]:
                 f"A further round of {each.data.title} was not completed and does not count. Its NLLs: "
                 f"{', '.join(parts)}. {words} the best of the table, the {METHODS[best]} with "
                 f"{_shown(least, each.data.decimals)}{'' if best in each.incomplete else ', which has no such round'}."
+                f"{_against_incomplete(each)}"
             )
     return lines
+
+
+def _against_incomplete(scores: Scores) -> str:
+    """Returns the differences to the ensemble of a round that is not complete."""
+    other = scores.incomplete.get(ENSEMBLE)
+    if other is None:
+        return ""
+    parts = []
+    for method in OURS:
+        found = _with_ensemble(scores, other).difference(method, ENSEMBLE, scores.data.nll)
+        if found is not None and method not in scores.incomplete:
+            parts.append(f"{METHODS[method]} {shown_interval(found, scores.data.decimals)}")
+    return f" Less that deep ensemble: {'; '.join(parts)}." if parts else ""
 
 
 def one_round(scores: Sequence[Scores]) -> str:
@@ -320,12 +371,14 @@ def _splits(scores: Sequence[Scores]) -> str:
 
 def _twice(scores: Sequence[Scores]) -> str:
     same = [each.data.title for each in scores if "Fashion" in each.data.title]
-    return f"{' and '.join(same)} have the same images." if len(same) > 1 else ""
+    words = "have the same images, so their verdicts are not independent."
+    return f"{' and '.join(same)} {words}" if len(same) > 1 else ""
 
 
 def _detection_by_total(scores: Sequence[Scores]) -> str:
     """Returns by how much more or less a mixture leads in AUROC-OOD where entropy detects instead of MI."""
     sides: dict[str, list[str]] = {"larger": [], "smaller": []}
+    below = []
     for each in scores:
         pair = ("mixture_repeat", ENSEMBLE)
         if each.data.ood and all(each.values(name, each.data.by_total) for name in pair):
@@ -335,10 +388,14 @@ def _detection_by_total(scores: Sequence[Scores]) -> str:
             )
             side = "larger" if total > own else "smaller"
             sides[side].append(f"{each.data.title} ({signed(total)}, not {signed(own)})")
+            every = [each.mean(n, each.data.by_total) for n in METHODS if each.values(n, each.data.by_total)]
+            below += [f"{each.data.title} ({min(every):.2f} to {max(every):.2f})"] if max(every) < 0.5 else []
     parts = [f"{side} on {', '.join(names)}" for side, names in sides.items() if names]
+    worse = f" All methods are then below one half, worse than chance, on {', '.join(below)}." if below else ""
     return (
         "With entropy (Beijing: total standard deviation) instead of mutual information (epistemic standard "
         f"deviation), the mixture's lead over the ensemble in AUROC-OOD is {'; '.join(parts)}."
+        f"{worse}"
         if parts
         else ""
     )

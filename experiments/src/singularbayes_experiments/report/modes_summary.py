@@ -7,7 +7,13 @@ from typing import Any, Literal
 from singularbayes_experiments.problems.modes import SETS, SHIFTS
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.detectors import best_without_network
-from singularbayes_experiments.report.modes_rounds import choices_at_edges, given_up, incomplete, round_of_choice
+from singularbayes_experiments.report.modes_rounds import (
+    choices_at_edges,
+    given_up,
+    incomplete,
+    other_start,
+    round_of_choice,
+)
 from singularbayes_experiments.report.summary import DataSet, Scores, head, shown_mean, signed, verdicts
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import CARE, RESULTS, by_run, final_results
@@ -82,6 +88,7 @@ def scores_of(every: Sequence[dict]) -> list[Scores]:
                     runs,
                     incomplete(records, tuned, tuple(METHODS)) if several else {},
                     given_up(records, tuned, tuple(METHODS)) if several else {},
+                    other_start(records, tuned, "mixture_svd", "deep_ensemble") if several else None,
                     {name: cost(final, data.experiment, name) for name in METHODS if runs.get(name)},
                     choices_at_edges(records, tuned),
                     {name: round_of_choice(records, tuned, name) for name in METHODS if runs.get(name)},
@@ -118,7 +125,7 @@ def is_marked(scores: Scores, method: str) -> bool:
         return False
     shown = scores.mean(method, scores.data.nll)
     best = scores.best(scores.data.nll, higher=False) == method
-    lower = [name for name, nll in scores.incomplete.items() if nll < shown]
+    lower = [name for name, other in scores.incomplete.items() if other.mean < shown]
     return method in lower or (best and bool(lower))
 
 

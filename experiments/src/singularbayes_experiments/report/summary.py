@@ -70,8 +70,8 @@ DATA_SETS = (
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """The results of the configuration that an earlier round of tuning had chosen: its NLL by seed."""
+class OtherRound:
+    """The results of what another round of tuning chose than that of the table: its NLL by seed."""
 
     round: int
     nll: Mapping[Any, float]
@@ -86,8 +86,9 @@ class Scores:
     """The scores of all methods on one data set, run by run.
 
     Args:
-        incomplete: the NLL of a method in a round that does not count.
+        incomplete: a method in a round that does not count.
         given_up: an earlier choice of a method that validation gave up for one that is worse on test data.
+        start: the ensemble at which the SVD-initialised mixture starts, where it is not the one of the table.
         cost: the multiplications of a method's training as a multiple of the deterministic network's.
         at_edge: how many choices lie at an edge of what was tried, and how many there are.
         rounds: how many rounds of tuning a method's choice is from.
@@ -95,8 +96,9 @@ class Scores:
 
     data: DataSet
     runs: Mapping[str, Mapping[Any, Record]]  # method → seed → record
-    incomplete: Mapping[str, float] = field(default_factory=dict)
-    given_up: Mapping[str, Earlier] = field(default_factory=dict)
+    incomplete: Mapping[str, OtherRound] = field(default_factory=dict)
+    given_up: Mapping[str, OtherRound] = field(default_factory=dict)
+    start: OtherRound | None = None
     cost: Mapping[str, float] = field(default_factory=dict)
     at_edge: tuple[int, int] = (0, 0)
     rounds: Mapping[str, int] = field(default_factory=dict)

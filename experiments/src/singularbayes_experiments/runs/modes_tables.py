@@ -148,14 +148,14 @@ def tables(records: Sequence[dict]) -> str:
     return "\n\n".join([*parts, *([f"### IVON\n\n{newton}"] if newton else [])])
 
 
-def table_of_many(records: Sequence[dict], sets: Sequence[ModesSet]) -> str:
+def table_of_many(records: Sequence[dict], sets: Sequence[ModesSet], intervals: bool = False) -> str:
     """Returns one row a method and one column a set: the NLL less the deep ensemble's, its own in the last row."""
     lines = [f"| method | {' | '.join(name_of(one.name) for one in sets)} |", f"|---|{'---:|' * len(sets)}"]
     for method in ROWS:
         own, found = METHODS[method], [difference(records, one.name, method) for one in sets]
         if any(found):
             cells = [
-                missing(records, one.name, method) if each is None else _cell(each)
+                missing(records, one.name, method) if each is None else shown(each, 3) if intervals else _cell(each)
                 for one, each in zip(sets, found, strict=True)
             ]
             lines.append(f"| {own.words} | {' | '.join(cells)} |")
