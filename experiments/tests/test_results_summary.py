@@ -350,7 +350,7 @@ def test_sentences_of_the_pages_count_as_the_records_do(comparison):
         "docs/mixture_results.md": [
             f"has a dev NLL of {text.given_up['deep_ensemble'].mean:.3f}.",
             f"chose another, which has {text.mean('deep_ensemble', 'nll'):.3f}.",
-            f"worse on {counts['low_rank']['worse']} of {totals['low_rank']} sets",
+            f"worse on {counts['low_rank']['worse']} of {totals['low_rank']} problems",
             f"`split` on {counts['mixture_split']['worse']} of {totals['mixture_split']}",
         ],
         "docs/migrate/deep_ensembles.md": [
