@@ -114,7 +114,7 @@ def test_on_how_many_sets_of_the_readme_mixtures_are_better_and_worse():
     assert f"{said} [{len(svd['better'])} and {len(svd['worse'])}](#results)" in page("README.md")
     changed = sum("deep_ensemble" in each.given_up for each in every)
     strict = [modes_sentences._with_earlier_ensemble(each) for each in every]
-    (repeat, svd, low) = (
+    repeat, svd, low = (
         [len(summary.verdicts(own, name, "deep_ensemble")["better"]) for own in (strict, every)]
         for name in ("mixture_repeat", "mixture_svd", "low_rank")
     )
@@ -124,13 +124,13 @@ def test_on_how_many_sets_of_the_readme_mixtures_are_better_and_worse():
         "instead of {}."
     )
     assert said.format(*repeat, *svd, *low) in page("README.md")
-    for name in ("docs/choose.md", "docs/migrate/deep_ensembles.md"):
-        assert (
-            f"against the better of the ensemble's [earlier choices]({{}}results/index.md) on {WORDS[svd[0]]}".format(
-                "../" if "migrate" in name else ""
-            )
-            in page(name)
-        )
+    choose, migrate = page("docs/choose.md"), page("docs/migrate/deep_ensembles.md")
+    said = "against the better of the ensemble's [earlier choices]"
+    assert f"{said}(results/index.md) on {WORDS[svd[0]]};" in choose
+    assert f"{said}(../results/index.md) on {WORDS[svd[0]]}, and" in migrate
+    four, five = (WORDS[count] for count in repeat)
+    assert f"{said}(results/index.md) better on {four}, not {five}." in choose
+    assert f"against that better choice on {four}, not {five}." in migrate
 
 
 def test_at_which_ensembles_svd_initialised_mixtures_start(records):
