@@ -8,7 +8,7 @@ import pytest
 from pages import RESULTS, ROOT, WORDS, page
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS
-from singularbayes_experiments.problems.modes_grids import configurations
+from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION
 from singularbayes_experiments.report import finetune, modes_sentences, modes_summary, summary
 from singularbayes_experiments.report.modes_rounds import choices_at_edges
@@ -16,7 +16,15 @@ from singularbayes_experiments.report.table_summary import OURS, OWN, Comparison
 from singularbayes_experiments.runs import modes_tables
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import RESULTS as OF_RESULTS
-from singularbayes_experiments.runs.modes_records import TUNING, Records, by_run, chosen, final_results, rounds_of
+from singularbayes_experiments.runs.modes_records import (
+    TUNING,
+    Records,
+    by_run,
+    choices,
+    chosen,
+    final_results,
+    rounds_of,
+)
 from singularbayes_experiments.runs.tables import KEPT, read_records
 
 TUNED = [one for one in SETS.values() if one.tuned_on is None]  # the shifts of intensive care share their tuning
@@ -49,42 +57,108 @@ def test_verdicts_against_the_deep_ensemble_on_the_pages_of_choices(lines):
     assert set(found["mixture_repeat"]["worse"]) == {"mnist", "cnn"}
     assert found["mixture_svd"]["worse"] == ["naval_propulsion_plant"]
     choose, mixtures, migrate = map(page, ("docs/choose.md", "docs/mixtures.md", "docs/migrate/deep_ensembles.md"))
-    said = f"on {repeat['better']} of {every} data sets, level on {repeat['level']}, worse on {repeat['worse']}"
+    problems = f"{every} problems (two use the same images)"  # Fashion-MNIST by an MLP and by a CNN
+    said = f"on {repeat['better']} of {problems}, level on {repeat['level']}, worse on {repeat['worse']}"
     assert f"a deep ensemble of five in NLL {said} (MNIST, a small CNN)" in choose
-    assert f"in NLL on {svd['better']} of {every} sets, worse on naval" in choose
-    assert f"behind the deep ensemble in NLL on {split['worse']} of {every} sets" in choose
-    said = f"behind a deep ensemble's on {split['worse']} of {every} data sets, where that of five components that"
+    assert f"better than the ensemble in NLL on {svd['better']} of {every} problems" in choose
+    assert f"behind the deep ensemble in NLL on {split['worse']} of {every} problems" in choose
+    said = f"behind a deep ensemble's on {split['worse']} of {problems}, where that of five components that"
     assert f"{said} repeat is behind on {repeat['worse']}" in mixtures
     assert "a randomly initialised mixture may stay behind it, as on MNIST and with a small CNN" in mixtures
-    assert f"up to {WORDS[len(METHODS)]} methods on {every} data sets" in mixtures
-    assert f"than the ensemble on {svd['better']} of {every} data sets, and a higher one on naval" in migrate
+    assert f"up to {WORDS[len(METHODS)]} methods on {every} problems" in mixtures
+    assert f"than the ensemble on {svd['better']} of {problems}, against the better" in migrate
+    assert "and a higher one on naval; randomly initialised mixtures are" in migrate
     said = (
         f"better on {repeat['better']}, level on {repeat['level']} and worse on {repeat['worse']} (MNIST, a small CNN)"
     )
     assert said in migrate
 
 
+def test_the_mixtures_that_were_compared_with_the_ensemble_are_tuned_ones(records):
+    ranks, others = set(), set()
+    for one in TUNED:
+        for method in ("mixture_repeat", "mixture_svd"):
+            every = configurations(one, method, one.rounds)
+            assert len({(own.beta, own.scale) for own in every.values()}) > 1
+            name = choices(records, one)[method]
+            assert name
+            ranks |= {every[name].rank or max(one.ranks)}
+            others |= {(every[name].beta, every[name].scale)}
+    assert max(ranks) == 36 and len(others) > 2
+    choose, migrate = page("docs/choose.md"), page("docs/migrate/deep_ensembles.md")
+    assert "*Tuned* mixtures of five, with ranks up to 36 and with β and prior chosen for each data set" in choose
+    assert "*tuned* mixtures: ranks up to 36, β and prior chosen for each data set" in migrate
+    protocol_page = page("docs/protocol.md")
+    assert "Not covered by this evidence" in protocol_page and "and conversion of trained models" in protocol_page
+    assert "This conversion with its defaults was compared with nothing" in choose
+    assert "Conversion with its defaults, as above, was compared with nothing" in migrate
+
+
 def test_sentences_beside_the_results_of_the_readme():
     scores = modes_summary.collect(RESULTS)
     readme = page("README.md")
     low = summary.verdicts(scores, "low_rank", "deep_ensemble")
-    said = f"one low-rank network is behind the ensemble on {WORDS[len(low['worse'])]} of {WORDS[len(scores)]} sets"
-    assert said in readme
+    said = (
+        f"one low-rank network on {WORDS[len(low['worse'])]} of {WORDS[len(scores)]} problems (two use the same images)"
+    )
+    assert said in readme and {"CNN (Fashion-MNIST)", "Fashion-MNIST"} < {each.data.title for each in scores}
 
 
 def test_on_how_many_sets_of_the_readme_mixtures_are_better_and_worse():
     every = modes_summary.collect(RESULTS)
     shown = [each for each in every if each.data.experiment not in modes_summary.UCI]
     repeat, svd = (summary.verdicts(shown, name, "deep_ensemble") for name in ("mixture_repeat", "mixture_svd"))
-    said = f"on {len(repeat['better'])} of {len(shown)} sets, worse on {len(repeat['worse'])}; started at its SVDs, on"
-    assert f"{said} {len(svd['better'])} and {len(svd['worse'])} (" in page("README.md")
+    said = (
+        f"on {len(repeat['better'])} of {len(shown)} sets, worse on {len(repeat['worse'])}; from an ensemble's SVDs, on"
+    )
+    assert f"{said} [{len(svd['better'])} and {len(svd['worse'])}](#results)" in page("README.md")
     changed = sum("deep_ensemble" in each.given_up for each in every)
     strict = [modes_sentences._with_earlier_ensemble(each) for each in every]
-    before, after = (len(summary.verdicts(own, "mixture_svd", "deep_ensemble")["better"]) for own in (every, strict))
-    said = (
-        f"Against earlier choices of the ensemble, better on {WORDS[changed]} sets, SVD-initialised wins {after}, not"
+    repeat, svd, low = (
+        [len(summary.verdicts(own, name, "deep_ensemble")["better"]) for own in (strict, every)]
+        for name in ("mixture_repeat", "mixture_svd", "low_rank")
     )
-    assert f"{said} {before}." in page("README.md")
+    said = (
+        f"On {WORDS[changed]} sets tuning replaced the ensemble by one that is worse on test data. Against the better "
+        "one a mixture wins on {} sets instead of {}, an SVD-initialised one on {} instead of {}, low-rank on {} "
+        "instead of {}."
+    )
+    assert said.format(*repeat, *svd, *low) in page("README.md")
+    choose, migrate = page("docs/choose.md"), page("docs/migrate/deep_ensembles.md")
+    said = "against the better of the ensemble's [earlier choices]"
+    assert f"{said}(results/index.md) on {WORDS[svd[0]]};" in choose
+    assert f"{said}(../results/index.md) on {WORDS[svd[0]]}, and" in migrate
+    four, five = (WORDS[count] for count in repeat)
+    assert f"{said}(results/index.md) better on {four}, not {five}." in choose
+    assert f"against that better choice on {four}, not {five}." in migrate
+
+
+def test_at_which_ensembles_svd_initialised_mixtures_start(records):
+    earlier = []
+    for one in TUNED:
+        names = choices(records, one)
+        start = chosen(records, one, "deep_ensemble", round_of(one, names["mixture_svd"] or ""))
+        earlier += [one.name] if start != names["deep_ensemble"] else []
+    said = f"on {named(earlier)} that is an earlier one than the one it is compared with"
+    assert said in page("docs/mixture_results.md")
+
+
+def test_for_how_many_epochs_networks_train_on_text():
+    text = SETS["sst2"]
+    epochs = {
+        method: [
+            {own.epochs for own in configurations(text, method, rounds).values()}
+            for rounds in range(1, text.rounds + 1)
+        ]
+        for method in text.methods
+        if METHODS[method].kind != "deterministic"
+    }
+    assert epochs.pop("mixture_svd") == [{6}, {6, 3}]
+    assert all(found == [{8}, {8, 4}] for found in epochs.values())
+    said = (
+        "variational networks train for 8 epochs, SVD-initialised ones for 6; the second round tried half of that too"
+    )
+    assert said in page("docs/mixture_results.md")
 
 
 def test_where_ivon_is_ahead_of_adam(lines):
@@ -96,11 +170,10 @@ def test_where_ivon_is_ahead_of_adam(lines):
             found[one] = np.mean([run["nll"] for run in ours.values()]) - np.mean(
                 [run["nll"] for run in theirs.values()]
             )
-    shown = ("fashion_mnist", "mnist", "toy", "concrete", "energy")  # of the table
-    lower = [one for one, difference in found.items() if difference < 0]
-    assert lower == [one for one in shown if one in lower] and set(shown) - set(found) == {"fashion_mnist", "mnist"}
-    said = f"Its mean NLL is lower on {WORDS[len(lower)]} of these {WORDS[len(shown)]} sets, and on no other UCI table."
-    assert said in page("docs/mixture_results.md")
+    assert [one for one, difference in found.items() if difference < 0] == ["concrete"]
+    beside = modes_tables.difference(final, "concrete", "ivon", "low_rank")
+    assert beside is not None and beside.low < 0 < beside.high
+    assert "Its mean NLL is lower on concrete alone, where the interval reaches 0." in page("docs/mixture_results.md")
     assert "With rates of 0.03 and 0.1 it diverged on images" in page("docs/mixture_results.md")
 
 
@@ -193,10 +266,14 @@ def test_what_the_readme_says_of_tables():
         difference, error, _ = comparison.difference(name, OURS, best, "nll")
         behind += [name] if difference > error else []
     readme = page("README.md")
-    said = f"mean NLL below up to {WORDS[len(others)]} other methods with defaults on"
-    assert f"{said} [{WORDS[len(below)]} regression tables]" in readme
-    assert f"level with the best or ahead on {WORDS[len(normal)]} if scored as a normal" in readme
-    said = f"on {WORDS[len(behind)]} of {WORDS[len(CLASSIFICATION)]} classification tables another is ahead"
+    assert (
+        f"on [{WORDS[len(below)]} regression tables](docs/estimators_results.md), all with defaults, the mean" in readme
+    )
+    said = (
+        f"is below that of up to {WORDS[len(others)]} other methods (one protein fit failed and was rerun); scored as a"
+    )
+    assert f"{said} normal, best or level on {WORDS[len(normal)]}." in readme
+    said = f"On {WORDS[len(behind)]} of {WORDS[len(CLASSIFICATION)]} classification tables another method leads"
     assert said in readme
 
 

@@ -375,27 +375,27 @@ def test_sentences_of_the_pages_count_as_the_records_do(comparison):
     assert found["mixture_svd"]["worse"] == ["naval_propulsion_plant"]
     assert found["mixture_repeat"]["worse"] == ["mnist", "cnn"]
     said = {
-        "README.md": [f"behind the ensemble on {counts['low_rank']['worse']} of {totals['low_rank']} sets"],
+        "README.md": [f"one low-rank network on {counts['low_rank']['worse']} of {totals['low_rank']} problems"],
         "docs/mixtures.md": [
-            f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} data sets",
+            f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} problems",
             f"behind on {repeat['worse']}. Write",
-            f"on {totals['mixture_repeat']} data sets",
+            f"on {totals['mixture_repeat']} problems",
         ],
         "docs/mixture_results.md": [
             f"has a dev NLL of {text.given_up['deep_ensemble'].mean:.3f}.",
             f"chose another, which has {text.mean('deep_ensemble', 'nll'):.3f}.",
-            f"worse on {counts['low_rank']['worse']} of {totals['low_rank']} sets",
+            f"worse on {counts['low_rank']['worse']} of {totals['low_rank']} problems",
             f"`split` on {counts['mixture_split']['worse']} of {totals['mixture_split']}",
         ],
         "docs/migrate/deep_ensembles.md": [
-            f"on {svd['better']} of {totals['mixture_svd']} data sets",
+            f"on {svd['better']} of {totals['mixture_svd']} problems",
             f"better on {repeat['better']}, level on {repeat['level']} and worse on {repeat['worse']}",
         ],
         "docs/choose.md": [
-            f"than a deep ensemble of five in NLL on {repeat['better']} of {totals['mixture_repeat']} data sets",
+            f"than a deep ensemble of five in NLL on {repeat['better']} of {totals['mixture_repeat']} problems",
             f"level on {repeat['level']}, worse on {repeat['worse']} (MNIST, a small CNN)",
-            f"on {svd['better']} of {totals['mixture_svd']} sets, worse on naval",
-            f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} sets",
+            f"on {svd['better']} of {totals['mixture_svd']} problems",
+            f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} problems",
         ],
     }
     for name, sentences in said.items():

@@ -35,16 +35,21 @@ ROOT = Path(__file__).parents[4]
 RECORDS = ROOT / "experiments" / "results"
 FOLDER = RECORDS / "modes"
 PAGE = ROOT / "docs" / "mixture_results.md"
+_SAME_IMAGES = ("cnn", "fashion_mnist")
 _COMPARED = ("mixture_repeat", "mixture_repeat_anchored", "mixture_svd", "mixture_split", "low_rank", "full_rank")
 
 
 def verdict_table(lines: Sequence[dict]) -> str:
     """Returns on how many data sets each method is better than the deep ensemble, level with it, or worse."""
-    rows = ["| NLL against the deep ensemble, number of data sets | better | level | worse |", "|---|---:|---:|---:|"]
+    rows = ["| NLL against the deep ensemble, number of problems | better | level | worse |", "|---|---:|---:|---:|"]
+    there = [name for name in data_sets() if results(lines, name, RIVAL)]
+    notes = [f"{len(there)} problems, of which {' and '.join(map(name_of, _SAME_IMAGES))} use the same images."]
     for method in _COMPARED:
-        counts = [len(names) for names in verdicts(lines, method).values()]
-        rows.append(f"| {METHODS[method].words} | {' | '.join(map(str, counts))} |")
-    return "\n".join(rows)
+        found = verdicts(lines, method)
+        rows.append(f"| {METHODS[method].words} | {' | '.join(str(len(names)) for names in found.values())} |")
+        absent = [name_of(name) for name in there if not any(name in names for names in found.values())]
+        notes += [f"Not run on {', '.join(absent)}: {METHODS[method].words}."] if absent else []
+    return "\n".join([*rows, "", _wrapped(" ".join(notes))])
 
 
 def lead(lines: Sequence[dict]) -> str:
@@ -94,7 +99,7 @@ def scope(lines: Sequence[dict]) -> str:
     cut = [one for one in tuned if counted[one.name] < one.rounds]
     absent = [name_of(name) for name in data_sets() if name not in there]
     seeds = sorted({one.seeds for one in there.values()})
-    parts = [f"{len(there)} data sets have results, of {' or '.join(map(str, seeds))} seeds."]
+    parts = [f"{len(there)} problems have results, of {' or '.join(map(str, seeds))} seeds."]
     parts += [f"Two rounds of configurations: {', '.join(second) or 'none'}."]
     parts += [f"Three: {', '.join(third)}."] if third else []
     once = [name_of(name) for name, one in data_sets().items() if one.rounds == 1]
