@@ -1,8 +1,11 @@
 """Sentences on out-of-distribution detection in pages written by hand, compared with the records they speak of."""
 
+import importlib.util
+
 import numpy as np
 import pytest
-from pages import RESULTS, WORDS, page
+from marks import filled
+from pages import RESULTS, ROOT, WORDS, page
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import cifar10_differences, cifar10_scores, modes_summary, summary
@@ -15,6 +18,8 @@ HARDER = {  # pair → where its metrics begin, by experiment
     "classes of Fashion-MNIST": ("fashion_mnist", "held_out"),
     "digits of MNIST": ("mnist", "held_out"),
 }
+
+DIGITS = (("mahalanobis", ""), ("low_rank_held_out", "_mi"))
 
 
 @pytest.fixture(scope="module")
@@ -181,3 +186,32 @@ def test_what_simple_scores_detect_on_the_harder_pairs():
     assert (
         f"with {trained('digits of MNIST'):.3f} against {digits[best]:.3f} of a deterministic network's energy" in text
     )
+
+
+def test_the_detectors_of_when_not_are_those_of_the_committed_records():
+    specification = importlib.util.spec_from_file_location("when_not", ROOT / "docs" / "scripts" / "when_not.py")
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    written = (ROOT / "docs" / "when_not.md").read_text(encoding="utf-8")
+    assert filled(written, "detectors", script.sentences(), "when_not.md") == written
+    found: dict = {}
+    for one in record.read(RESULTS / "network_detectors.jsonl"):
+        for metric, value in one.metrics.items():
+            found.setdefault((one.experiment, one.method, metric), []).append(value)
+    shown = {key: f"{np.mean(values):.3f}" for key, values in found.items()}
+    text = page("docs/when_not.md")
+    assert f"with an AUROC of {shown['fashion_mnist', 'mahalanobis', 'mnist/auroc_ood']}, but" in text
+    assert (
+        f"in a network for MNIST with {shown['mnist', 'mahalanobis', 'fashion_mnist/auroc_ood']}, less than a" in text
+    )
+    for title, experiment in (("MNIST", "mnist"), ("Fashion-MNIST", "fashion_mnist")):
+        [row] = [line for line in written.splitlines() if line.startswith(f"| {title}, against two held-out classes |")]
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        columns = [("max_softmax", ""), ("energy", ""), *DIGITS]
+        assert cells[2:6] == [shown[experiment, name, f"held_out/auroc_ood{by}"] for name, by in columns]
+    digits = [float(shown["mnist", name, f"held_out/auroc_ood{by}"]) for name, by in DIGITS]
+    clothes = [float(shown["fashion_mnist", name, f"held_out/auroc_ood{by}"]) for name, by in DIGITS]
+    assert digits[0] < digits[1] and clothes[0] > clothes[1]  # "it depends on the pair"
+    air = float(shown["beijing", "mahalanobis", "auroc_ood"])
+    best = float(text.split("where the best uncertainty of a network or an ensemble has ")[1][:5])
+    assert f"detects Guangzhou with {air:.3f}," in text and air > best

@@ -1,14 +1,10 @@
 """Detectors of one deterministic network: which images are inside and outside, exact scores, and nothing done twice."""
 
-import importlib.util
-from pathlib import Path
-
 import keras
 import made_up_images
 import made_up_reviews
 import numpy as np
 import pytest
-from marks import filled
 from posterior_table import JAX_FIRST
 from singularbayes_experiments import data
 from singularbayes_experiments.problems import network_detectors, reviews, text
@@ -137,36 +133,3 @@ def test_reviews_of_films_are_told_from_news_products_and_queries(monkeypatch):
     assert one.parameters == TINY_TEXT.members * plain[0].parameters
     assert {each.method for each in plain} == {"max_softmax", "energy", "mahalanobis"}
     assert set(plain[0].metrics) == {"auroc_ood", "product_reviews/auroc_ood", "clinc150/auroc_ood"}
-
-
-def test_the_page_on_when_not_has_the_scores_of_the_committed_records():
-    root = Path(__file__).parents[2]
-    specification = importlib.util.spec_from_file_location("when_not", root / "docs" / "scripts" / "when_not.py")
-    script = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(script)
-    page = (root / "docs" / "when_not.md").read_text(encoding="utf-8")
-    assert filled(page, "detectors", script.sentences(), "when_not.md") == page
-    found: dict = {}
-    for one in record.read(root / "experiments" / "results" / "network_detectors.jsonl"):
-        for metric, value in one.metrics.items():
-            found.setdefault((one.experiment, one.method, metric), []).append(value)
-    shown = {key: f"{np.mean(values):.3f}" for key, values in found.items()}
-    text = " ".join(page.split())
-    assert f"with an AUROC of {shown['fashion_mnist', 'mahalanobis', 'mnist/auroc_ood']}, but" in text
-    assert (
-        f"in a network for MNIST with {shown['mnist', 'mahalanobis', 'fashion_mnist/auroc_ood']}, less than a" in text
-    )
-    for title, experiment in (("MNIST", "mnist"), ("Fashion-MNIST", "fashion_mnist")):
-        [row] = [line for line in page.splitlines() if line.startswith(f"| {title}, against two held-out classes |")]
-        cells = [cell.strip() for cell in row.strip("|").split("|")]
-        columns = [("max_softmax", ""), ("energy", ""), *_DIGITS]
-        assert cells[2:6] == [shown[experiment, name, f"held_out/auroc_ood{by}"] for name, by in columns]
-    digits = [float(shown["mnist", name, f"held_out/auroc_ood{by}"]) for name, by in _DIGITS]
-    clothes = [float(shown["fashion_mnist", name, f"held_out/auroc_ood{by}"]) for name, by in _DIGITS]
-    assert digits[0] < digits[1] and clothes[0] > clothes[1]  # "it depends on the pair"
-    air = float(shown["beijing", "mahalanobis", "auroc_ood"])
-    best = float(text.split("where the best uncertainty of a network or an ensemble has ")[1][:5])
-    assert f"detects Guangzhou with {air:.3f}," in text and air > best
-
-
-_DIGITS = (("mahalanobis", ""), ("low_rank_held_out", "_mi"))
