@@ -222,7 +222,9 @@ def chosen(records: Sequence[dict], sets: Sequence[str], components: int = 1) ->
 def _differences(
     records: Sequence[dict], sets: Sequence[str], components: int
 ) -> tuple[dict[str, dict[str, list[float]]], dict[str, float]]:
+    """Returns what `protocol.choose_default` takes; without the sets on which the deterministic network diverged."""
     by_run = {(one["set"], one["method"], one["seed"]): one for one in records}
+    base = {one: [by_run[one, "deterministic", seed].get("nll") for seed in TUNING_SEEDS] for one in sets}
     differences: dict[str, dict[str, list[float]]] = {}
     ood = {}
     own = {one["method"] for one in records if one.get("configuration", {}).get("components", 1) == components}
@@ -232,8 +234,9 @@ def _differences(
         if not all(run is not None and run.get("nll", math.inf) <= run["without_inputs"] for run in flat):
             continue
         ours = {one: [run["nll"] for run in each] for one, each in runs.items()}  # type: ignore[index]
-        theirs = {one: [by_run[one, "deterministic", seed]["nll"] for seed in TUNING_SEEDS] for one in sets}
-        differences[name] = {one: list(np.subtract(ours[one], theirs[one])) for one in sets}
+        differences[name] = {
+            one: list(np.subtract(ours[one], theirs)) for one, theirs in base.items() if None not in theirs
+        }
         ood[name] = float(np.mean([run["proxy_ood"] for run in flat]))  # type: ignore[index]
     return dict(sorted(differences.items())), ood
 
@@ -244,9 +247,13 @@ def report(records: Sequence[dict], name: str, seeds: Sequence[int]) -> str:
     lines = []
     for one in SETS:
         runs = [(by_run.get((one, name, seed)), by_run.get((one, "deterministic", seed))) for seed in seeds]
-        if not all(ours and theirs and "nll" in ours for ours, theirs in runs):
+        if not all(run for pair in runs for run in pair):
             continue
-        ours, theirs = ([run["nll"] for run in each] for each in zip(*runs, strict=True))
+        ours, theirs = ([run.get("nll", math.nan) for run in each if run] for each in zip(*runs, strict=True))
+        diverged = [who for who, nll in ((name, ours), ("deterministic", theirs)) if not np.isfinite(nll).all()]
+        if diverged:
+            lines.append(f"{one:28} diverged: {', '.join(diverged)}")
+            continue
         found = protocol.paired(ours, theirs)
         verdict = "not worse" if found.not_worse else "WORSE"
         lines.append(
