@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import subprocess
+import sys
 from dataclasses import asdict
 
 import keras
@@ -161,6 +163,17 @@ def test_the_command_names_what_failed_and_does_the_others(tmp_path, capsys, mon
     assert command.main(arguments) == 1
     assert "failed: yacht-deterministic-1-0-0: ValueError('no data')" in capsys.readouterr().out
     assert command.read([tmp_path])
+
+
+def test_a_worker_that_ends_with_an_error_is_named_and_is_the_status_of_the_command(tmp_path, capsys, monkeypatch):
+    def start(module, given, worker, sets, more):
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+
+    monkeypatch.setattr(command.claimed_work, "start", start)
+    monkeypatch.setattr(command.Trained, "__call__", lambda self, chunk, deadline: [])
+    arguments = ["--tiny", "--sets", "yacht", "--workers", "1", "--out", str(tmp_path)]
+    assert command.main(arguments) == 1
+    assert "failed: cpu0: its process ended with status 3\n" in capsys.readouterr().out
 
 
 def test_a_configuration_that_diverged_on_a_set_is_not_chosen():

@@ -3,6 +3,8 @@
 import functools
 import json
 import math
+import subprocess
+import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -435,6 +437,26 @@ def test_a_task_waits_for_the_process_that_is_at_what_it_needs(fails, tmp_path, 
     trainer = Recorder()
     command.work([results], tmp_path, [], trainer, claims, "main")
     assert slept == [1, 1, 1] and trainer.names == ([] if fails else [results.name])
+
+
+def test_the_command_ends_soon_where_the_process_that_is_at_what_it_needs_is_killed(tmp_path, capsys, monkeypatch):
+    """The other process claims the tuning of the low-rank network and is killed."""
+
+    def start(module, given, worker, sets, more):
+        assert command.claimed_work.claim(given.claims, "yacht-low_rank-tuning1", worker)
+        return subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+
+    monkeypatch.setattr(command.claimed_work, "start", start)
+    monkeypatch.setattr(command, "Trainer", lambda deadline, tiny: Recorder())
+    begun = time.time()
+    arguments = ["--tiny", "--sets", "yacht:1", "--methods", "low_rank", "--out", str(tmp_path), "--workers", "1"]
+    assert command.main([*arguments, "--minutes", "1"]) == 1 and time.time() - begun < 30
+    printed = capsys.readouterr().out
+    for name in ("cpu0", "yacht-low_rank-tuning1"):
+        assert f"failed: {name}: its process ended with status -9\n" in printed
+    assert "2 tasks are missing" in printed
+    assert command.main([*arguments[:-1], "0"]) == 0  # a second call resumes
+    assert "All tasks are done." in capsys.readouterr().out
 
 
 def test_the_command_ends_at_once_without_a_task_that_others_need(tmp_path, capsys):
