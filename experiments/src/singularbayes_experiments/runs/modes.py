@@ -386,7 +386,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         claimed_work.wait(others, given.claims, given.deadline)
         failed = claimed_work.report_failures(given.claims)
     records = read_lines([given.out, *given.earlier])
-    left = [task.name for task in every if task.missing(by_run(records))]
+    found = by_run(records)
+    left = [task for task in planned if task.missing(found)]
     print(tables(final_results(records)))
     print(f"{len(left)} tasks are missing: call it again with the same --out." if left else "All tasks are done.")
     return failed
