@@ -403,6 +403,22 @@ def test_work_continues_where_all_configurations_of_a_family_diverge(tmp_path):
     assert len(records.select("result", method="swag")) == 3
 
 
+def test_tuning_is_done_with_the_configurations_of_the_plan_and_not_with_as_many_others(tmp_path):
+    made, records = experiment(tmp_path)
+    piece = plan.Piece("resnet20", "dropout")
+    for name in ("rate 1", "rate 2", "rate 3"):
+        records.add({"stage": "tuning", "network": piece.network, "family": piece.family, "configuration": name})
+    assert not made.done(piece)
+    made.do(piece)
+    assert made.done(piece)
+
+
+def test_only_families_of_the_plan_can_be_asked_for(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        command.main(["--tiny", "--minutes", "0", "--out", str(tmp_path), "--only", "tied"])
+    assert "'low_rank'" in (printed := capsys.readouterr().err) and "'distilled'" not in printed
+
+
 def test_a_process_of_one_seed_leaves_out_a_family_until_the_process_that_tunes_has_chosen(tmp_path):
     tuner, _ = experiment(tmp_path / "tuning")
     alone, records = experiment(tmp_path / "seed", tuned=tmp_path / "tuning")

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import subprocess
+import sys
 from dataclasses import asdict
 
 import keras
@@ -163,6 +165,17 @@ def test_the_command_names_what_failed_and_does_the_others(tmp_path, capsys, mon
     assert command.read([tmp_path])
 
 
+def test_a_worker_that_ends_with_an_error_is_named_and_is_the_status_of_the_command(tmp_path, capsys, monkeypatch):
+    def start(module, given, worker, sets, more):
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+
+    monkeypatch.setattr(command.claimed_work, "start", start)
+    monkeypatch.setattr(command.Trained, "__call__", lambda self, chunk, deadline: [])
+    arguments = ["--tiny", "--sets", "yacht", "--workers", "1", "--out", str(tmp_path)]
+    assert command.main(arguments) == 1
+    assert "failed: cpu0: its process ended with status 3\n" in capsys.readouterr().out
+
+
 def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
     def run(one, method, seed, **found):
         return {"set": one, "method": method, "seed": seed, "without_inputs": 2.0, "proxy_ood": 0.5, **found}
@@ -175,6 +188,24 @@ def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
     assert command.chosen(runs, ["a", "b"]).name == "fine"
     runs[-1]["nll"] = 2.1
     assert command.chosen(runs, ["a", "b"]).name == "fine"
+
+
+def test_a_deterministic_network_that_diverged_is_shown_and_its_set_does_not_count():
+    runs = [
+        {"set": one, "method": method, "seed": seed, "without_inputs": 2.0, "proxy_ood": 0.5, "nll": nll + seed / 100}
+        for one, shift in (("yacht", 0.0), ("energy", 0.2))
+        for method, nll in (("deterministic", 1.0 - shift), ("fine", 1.1 - shift), ("good", 0.9 + 2 * shift))
+        for seed in (0, 1)
+    ]
+    [diverged] = [run for run in runs if (run["set"], run["method"], run["seed"]) == ("energy", "deterministic", 1)]
+    diverged.pop("nll")
+    assert command.chosen(runs, ["yacht", "energy"]).name == "good"  # better on yacht, much worse on energy
+    lines = {line.split()[0]: line for line in command.report(runs, "good", (0, 1)).splitlines()}
+    assert lines["energy"].endswith("diverged: deterministic") and lines["yacht"].endswith("not worse")
+    runs[-1].pop("nll")
+    assert "diverged: good, deterministic" in command.report(runs, "good", (0, 1))
+    with pytest.raises(ValueError, match="a set on which the deterministic network did not diverge; got 1 config"):
+        command.chosen(runs, ["energy"])
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,8 @@
 import functools
 import json
 import math
+import subprocess
+import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -437,6 +439,26 @@ def test_a_task_waits_for_the_process_that_is_at_what_it_needs(fails, tmp_path, 
     assert slept == [1, 1, 1] and trainer.names == ([] if fails else [results.name])
 
 
+def test_the_command_ends_soon_where_the_process_that_is_at_what_it_needs_is_killed(tmp_path, capsys, monkeypatch):
+    """The other process claims the tuning of the low-rank network and is killed."""
+
+    def start(module, given, worker, sets, more):
+        assert command.claimed_work.claim(given.claims, "yacht-low_rank-tuning1", worker)
+        return subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+
+    monkeypatch.setattr(command.claimed_work, "start", start)
+    monkeypatch.setattr(command, "Trainer", lambda deadline, tiny: Recorder())
+    begun = time.time()
+    arguments = ["--tiny", "--sets", "yacht:1", "--methods", "low_rank", "--out", str(tmp_path), "--workers", "1"]
+    assert command.main([*arguments, "--tables", "concrete:1", "--minutes", "1"]) == 1 and time.time() - begun < 30
+    printed = capsys.readouterr().out
+    for name in ("cpu0", "yacht-low_rank-tuning1"):
+        assert f"failed: {name}: its process ended with status -9\n" in printed
+    assert "4 tasks are missing" in printed  # two of each data set
+    assert command.main([*arguments[:-1], "0"]) == 0  # a second call resumes
+    assert "All tasks are done." in capsys.readouterr().out
+
+
 def test_the_command_ends_at_once_without_a_task_that_others_need(tmp_path, capsys):
     arguments = ["--tiny", "--sets", "yacht:1", "--methods", "mixture_svd", "--out", str(tmp_path), "--minutes", "1"]
     begun = time.time()
@@ -510,3 +532,42 @@ def test_what_was_not_run_is_told_from_what_diverged():
     rows = modes_tables.table(lines, SETS["sst2"]).splitlines()
     assert [row for row in rows if "diverged" in row] == ["| low-rank | diverged | | | | | | |"]
     assert sum("not run" in row for row in rows) == len(modes.LARGE) - 1
+
+
+def _results(method, nll, one="concrete"):
+    """Returns a result record per seed; one whose NLL is None diverged."""
+    scores = [{} if value is None else {"nll": value, "rmse": 1.0, "coverage": 0.95} for value in nll]
+    own = {"set": one, "stage": "results", "method": method, "parameters": 7, "products": 2.0}
+    return [own | each | {"seed": seed} for seed, each in zip(modes.RESULT_SEEDS, scores, strict=False)]
+
+
+def test_intensive_care_has_no_score_that_a_shift_is_without():
+    shifts = [line for shift in modes.SHIFTS for line in _results("low_rank", [0.5, 0.7], f"icu_{shift}")]
+    shifts[-1].pop("nll")
+    first, second = modes_records._all_shifts(shifts)
+    assert first["nll"] == 0.5 and "nll" not in second and second["rmse"] == 1.0
+    shifts[1].pop("rmse")  # of the first shift
+    assert "rmse" not in modes_records._all_shifts(shifts)[1]
+    assert modes_tables.missing([first, second], "icu", "low_rank") == "diverged"
+
+
+@pytest.mark.parametrize("diverged", ["deep_ensemble", "low_rank"])
+def test_a_result_that_diverged_is_shown_as_such_and_compared_with_nothing(diverged):
+    nll = {method: [0.5, 0.6, 0.5, 0.6] for method in ("deep_ensemble", "low_rank", "mixture_svd", "ivon")}
+    nll[diverged] = [0.5, 0.6, 0.5, None]
+    lines = [line for method, values in nll.items() for line in _results(method, values)]
+    lines += [line for method in nll for line in _results(method, [0.1, 0.2, 0.3, 0.4], "energy")]
+    assert modes_tables.difference(lines, "concrete", "low_rank") is None
+    rows = modes_tables.table_of_many(lines, [SETS["concrete"], SETS["energy"]]).splitlines()
+    cells = {row.split(" | ")[0].strip("| "): row.split(" | ")[1] for row in rows[2:]}
+    if diverged == "deep_ensemble":
+        assert (cells["low-rank"], cells["NLL of the deep ensemble"]) == ("–", "diverged")
+        assert "NLL" in modes_tables.table(lines, SETS["concrete"])
+    else:
+        assert (cells["low-rank"], cells["NLL of the deep ensemble"]) == ("diverged", "0.550 ± 0.029")
+        [row] = [row for row in modes_tables.newton_table(lines).splitlines() if row.startswith("| concrete")]
+        assert row == "| concrete | 0.5500 ± 0.0289 | diverged |  |"
+
+
+def test_one_value_has_no_standard_error():
+    assert modes_tables._mean([0.25], 3) == "0.250" and modes_tables._mean([0.2, 0.3], 3) == "0.250 ± 0.050"

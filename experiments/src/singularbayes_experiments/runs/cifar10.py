@@ -237,7 +237,8 @@ class Experiment:
         """Whether all records of a piece are there; a configuration that diverged is one."""
         if piece.seed is None:
             tried = self.records.select("tuning", network=piece.network, family=piece.family)
-            return len(tried) >= len(plan.CONFIGURATIONS[piece.network][piece.family])
+            planned = {settings.name for settings in plan.CONFIGURATIONS[piece.network][piece.family]}
+            return planned <= {line["configuration"] for line in tried}
         return all(self._known(piece, name) for name in plan.FAMILIES[piece.family])
 
     def do(self, piece: Piece) -> None:
@@ -323,7 +324,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/cifar10"))
     parser.add_argument("--kept", type=Path, default=Path("runs/cifar10-weights"), help="weights of trained networks")
     parser.add_argument("--minutes", type=float, default=22.0)
-    parser.add_argument("--only", default="", choices=("", *plan.FAMILIES), help="one family; all by default")
+    families = dict.fromkeys(piece.family for piece in plan.WORK)
+    parser.add_argument("--only", default="", choices=("", *families), help="one family; all by default")
     seeds = ",".join(map(str, plan.RESULT_SEEDS))
     parser.add_argument("--seeds", default=seeds, help="of results, such as 0,2; empty: it tunes alone")
     parser.add_argument("--tuned", type=Path, help="folder of a process that tunes beside this one, which does not")

@@ -1,8 +1,9 @@
 """Work that several processes share: what each has claimed, records as lines of JSON, and the processes themselves.
 
 A command that works so has the arguments of `add_arguments`. The first process calls `start` for each of the others,
-which is the same command with a folder of claims, and `wait` for them in the end. The file of a claim is empty unless
-its work failed.
+which is the same command with a folder of claims, and `wait` for them in the end. A claim is a file with the name of
+the worker; once its work has ended, a file with the suffix `.done` is beside it, or one with `.failed` and the reason.
+Where another process ends with an error, the first fails what that one had claimed, so that nobody waits for it.
 """
 
 import argparse
@@ -15,10 +16,17 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from singularbayes_experiments.records import files
+
+DONE, FAILED = ".done", ".failed"
+GRACE = 10.0  # seconds after the deadline in which processes can end by themselves
+
+
+class OutOfTime(Exception):
+    """The deadline has come; not `TimeoutError`, which a download raises, too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, tiny: str) -> None:
@@ -47,10 +55,11 @@ def keep(found: Sequence[dict], out: Path, worker: str) -> float:
     return min((line.get("nll", math.inf) for line in found), default=math.inf)
 
 
-def claim(claims: Path, name: str) -> bool:
+def claim(claims: Path, name: str, worker: str = "main") -> bool:
     """Whether a piece of work is this process's from now on, and no other's."""
     try:
-        (claims / name).touch(exist_ok=False)
+        with (claims / name).open("x") as file:
+            file.write(worker)
     except FileExistsError:
         return False
     return True
@@ -58,15 +67,17 @@ def claim(claims: Path, name: str) -> bool:
 
 def fail(claims: Path, name: str, reason: str) -> None:
     """Lets all processes know that nobody is going to do a piece of work."""
-    (claims / name).write_text(reason)
+    (claims / name).touch()
+    (claims / f"{name}{FAILED}").write_text(reason)
 
 
 @contextlib.contextmanager
 def attempt(claims: Path, name: str) -> Iterator[None]:
-    """Prints and notes a failure of a claimed piece, which leaves the minutes to others; `TimeoutError` is none."""
+    """Prints and notes a failure of a claimed piece, which leaves the minutes to others; `OutOfTime` is none."""
     try:
         yield
-    except TimeoutError:
+        (claims / f"{name}{DONE}").touch()
+    except OutOfTime:
         raise
     except Exception as error:
         print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
@@ -75,7 +86,19 @@ def attempt(claims: Path, name: str) -> Iterator[None]:
 
 def failures(claims: Path) -> dict[str, str]:
     """Returns what failed and why, by name."""
-    return {path.name: reason for path in sorted(claims.iterdir()) if (reason := path.read_text())}
+    return {path.name.removesuffix(FAILED): path.read_text() for path in sorted(claims.glob(f"*{FAILED}"))}
+
+
+def fail_ended(processes: Mapping[str, subprocess.Popen], claims: Path) -> None:
+    """Fails every worker whose process ended with an error, and what it has claimed and not finished."""
+    ended = {worker: process.returncode for worker, process in processes.items() if process.poll()}
+    for path in sorted(claims.iterdir()) if ended else ():
+        worker = path.read_text() if path.suffix not in (DONE, FAILED) else ""
+        finished = any(path.with_name(f"{path.name}{end}").exists() for end in (DONE, FAILED))
+        if worker in ended and not finished:
+            fail(claims, path.name, f"its process ended with status {ended[worker]}")
+    for worker, status in ended.items():
+        fail(claims, worker, f"its process ended with status {status}")
 
 
 def report_failures(claims: Path) -> int:
@@ -100,13 +123,16 @@ def start(module: str, given: argparse.Namespace, worker: str, sets: str, more: 
     return subprocess.Popen(command, env={**os.environ, **(on_cpu if worker.startswith("cpu") else {})})
 
 
-def wait(processes: Sequence[subprocess.Popen], deadline: float) -> None:
-    """Waits until the processes end, and ends those that do not soon after the deadline."""
-    for process in processes:
-        try:
-            process.wait(timeout=max(1.0, deadline - time.time()) + 10)
-        except subprocess.TimeoutExpired:  # it compiles, or predicts what comes too late
-            process.kill()
+def wait(processes: Mapping[str, subprocess.Popen], claims: Path, deadline: float) -> None:
+    """Waits until the processes end, and ends all that have not soon after the deadline, which is no failure."""
+    while (late := [each for each in processes.values() if each.poll() is None]) and time.time() < deadline + GRACE:
+        fail_ended(processes, claims)  # others may wait for it
+        time.sleep(0.5)
+    fail_ended(processes, claims)
+    for process in late:  # it compiles, or predicts what comes too late
+        process.kill()
+    for process in late:
+        process.wait()
 
 
 def turned(names: Sequence[str], number: int) -> str:

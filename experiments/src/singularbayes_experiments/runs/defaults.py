@@ -122,7 +122,7 @@ class Trained:
         return self._programs[one.name, chunk.kind]
 
     def __call__(self, chunk: Chunk, deadline: float) -> list[dict]:
-        """Returns the records of all members; raises `TimeoutError` where the deadline comes first.
+        """Returns the records of all members; raises `OutOfTime` where the deadline comes first.
 
         Every network is scored at the epoch in which the NLL of its mean, of a mixture its first component's, was
         least on the rows that stop; low-rank networks as they end, too. The first component of a mixture is the single
@@ -142,7 +142,7 @@ class Trained:
         def watch(epoch: int, state: State) -> None:
             nonlocal best
             if time.time() > deadline:
-                raise TimeoutError
+                raise claimed_work.OutOfTime
             p = watched(state, parts[0], which)
             nll = np.array([scores(one.task, p[i], rows.y[rows.split(chunk.members[i].seed)[1]])["nll"] for i in runs])
             better = (nll < least) & np.array([epoch >= first[i] for i in runs])
@@ -222,7 +222,10 @@ def chosen(records: Sequence[dict], sets: Sequence[str], components: int = 1) ->
 def _differences(
     records: Sequence[dict], sets: Sequence[str], components: int
 ) -> tuple[dict[str, dict[str, list[float]]], dict[str, float]]:
+    """Returns what `protocol.choose_default` takes; without the sets on which the deterministic network diverged."""
     by_run = {(one["set"], one["method"], one["seed"]): one for one in records}
+    base = {one: [by_run[one, "deterministic", seed].get("nll", math.nan) for seed in TUNING_SEEDS] for one in sets}
+    base = {one: nll for one, nll in base.items() if all(map(math.isfinite, nll))}
     differences: dict[str, dict[str, list[float]]] = {}
     ood = {}
     own = {one["method"] for one in records if one.get("configuration", {}).get("components", 1) == components}
@@ -232,8 +235,7 @@ def _differences(
         if not all(run is not None and run.get("nll", math.inf) <= run["without_inputs"] for run in flat):
             continue
         ours = {one: [run["nll"] for run in each] for one, each in runs.items()}  # type: ignore[index]
-        theirs = {one: [by_run[one, "deterministic", seed]["nll"] for seed in TUNING_SEEDS] for one in sets}
-        differences[name] = {one: list(np.subtract(ours[one], theirs[one])) for one in sets}
+        differences[name] = {one: list(np.subtract(ours[one], theirs)) for one, theirs in base.items()}
         ood[name] = float(np.mean([run["proxy_ood"] for run in flat]))  # type: ignore[index]
     return dict(sorted(differences.items())), ood
 
@@ -244,9 +246,13 @@ def report(records: Sequence[dict], name: str, seeds: Sequence[int]) -> str:
     lines = []
     for one in SETS:
         runs = [(by_run.get((one, name, seed)), by_run.get((one, "deterministic", seed))) for seed in seeds]
-        if not all(ours and theirs and "nll" in ours for ours, theirs in runs):
+        if not all(run for pair in runs for run in pair):
             continue
-        ours, theirs = ([run["nll"] for run in each] for each in zip(*runs, strict=True))
+        ours, theirs = ([run.get("nll", math.nan) for run in each if run] for each in zip(*runs, strict=True))
+        diverged = [who for who, nll in ((name, ours), ("deterministic", theirs)) if not all(map(math.isfinite, nll))]
+        if diverged:
+            lines.append(f"{one:28} diverged: {', '.join(diverged)}")
+            continue
         found = protocol.paired(ours, theirs)
         verdict = "not worse" if found.not_worse else "WORSE"
         lines.append(
@@ -272,14 +278,14 @@ def work(
     for one in sets:
         done = {(run["set"], run["method"], run["seed"]) for run in read([out, *earlier])}
         for chunk in chunks([one], configurations, seeds, done):
-            if not claimed_work.claim(claims, chunk.name):
+            if not claimed_work.claim(claims, chunk.name, worker):
                 continue
             try:
                 with claimed_work.attempt(claims, chunk.name):
                     found = trained(chunk, deadline)
                     best = claimed_work.keep(found, out, worker)
                     print(f"{worker} {one.name} {chunk.kind}: {len(found)} runs, best NLL {best:.4f}", flush=True)
-            except TimeoutError:
+            except claimed_work.OutOfTime:
                 return False
             if time.time() > deadline:
                 return False
@@ -335,6 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     cores = os.cpu_count() or 1
     count = given.workers if given.workers is not None else max(0, cores // 2 - 2)
+    failed = 0
     for stage, seeds in STAGES.items():
         given.claims = out / f"claims-{time.time_ns()}"
         given.claims.mkdir()
@@ -343,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         orders = {f"accelerator{i}": claimed_work.turned(names, i) for i in range(given.beside)}
         orders |= {f"cpu{i}": claimed_work.turned(names[::-1], i) for i in range(min(count, len(sets)))}
         module = "singularbayes_experiments.runs.defaults"
-        workers = [claimed_work.start(module, given, name, order, more) for name, order in orders.items()]
+        workers = {name: claimed_work.start(module, given, name, order, more) for name, order in orders.items()}
         work(
             sets,
             wanted(stage),
@@ -354,8 +361,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             claims=given.claims,
             worker="main",
         )
-        claimed_work.wait(workers, deadline)
-        failed = claimed_work.report_failures(given.claims)
+        claimed_work.wait(workers, given.claims, deadline)
+        failed = max(failed, claimed_work.report_failures(given.claims))
         done = _keys(read([out, *given.earlier]))
         missing = sum(len(chunk.members) for chunk in chunks(sets, wanted(stage), seeds, done))
         if missing:
@@ -367,7 +374,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"chosen by the tuning seeds, components {number}: {choice.name}; {len(choice.ties)} tied")
         print(f"{report(records, choice.name, TUNING_SEEDS)}\nfive fresh seeds:")
         print(report(records, choice.name, RESULT_SEEDS))
-    return 0
+    return failed
 
 
 def _keys(records: Sequence[dict]) -> set[tuple]:

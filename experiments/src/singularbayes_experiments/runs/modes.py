@@ -12,12 +12,14 @@ import itertools
 import json
 import platform
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -180,7 +182,7 @@ class Trainer:
         return self._network_draws[key]
 
     def __call__(self, task: ModesTask, records: Records) -> Iterator[list[dict]]:
-        """Yields the records of a task, program by program; raises `TimeoutError` where the deadline comes first."""
+        """Yields the records of a task, program by program; raises `OutOfTime` where the deadline comes first."""
         wanted, left = task.settings(records, self.tiny), task.runs(records)
         assert wanted is not None and left is not None
         start, method = time.time(), METHODS[task.method]
@@ -216,7 +218,7 @@ class Trainer:
 
     def _watch(self, epoch: int) -> None:
         if time.time() > self.deadline:
-            raise TimeoutError
+            raise claimed_work.OutOfTime
 
     def _members(
         self, task: ModesTask, records: Records, runs: Sequence[tuple[str, int]]
@@ -313,14 +315,25 @@ def _shares(runs: Sequence[tuple[str, int]], parts: int) -> list[list[tuple[str,
 
 
 def work(
-    every: Sequence[ModesTask], out: Path, earlier: Sequence[Path], trainer: Trainer, claims: Path, worker: str
+    every: Sequence[ModesTask],
+    out: Path,
+    earlier: Sequence[Path],
+    trainer: Trainer,
+    claims: Path,
+    worker: str,
+    others: Mapping[str, subprocess.Popen] = MappingProxyType({}),
 ) -> None:
-    """Does the tasks that no other process is at until the deadline or until nothing can follow any more."""
+    """Does the tasks that no other process is at until the deadline or until nothing can follow any more.
+
+    Args:
+        others: processes that this one has started, by worker.
+    """
     while time.time() < trainer.deadline:
+        claimed_work.fail_ended(others, claims)
         failed, records = claimed_work.failures(claims), by_run(read_lines([out, *earlier]))
         left = [task for task in every if task.missing(records) and not (claims / task.name).exists()]
         ready = (task for task in left if task.settings(records) is not None)
-        task = next((task for task in ready if claimed_work.claim(claims, task.name)), None)
+        task = next((task for task in ready if claimed_work.claim(claims, task.name, worker)), None)
         if task is None:
             if not any(task.can_follow(records, failed) for task in left):
                 return
@@ -333,7 +346,7 @@ def work(
                     best = claimed_work.keep(found, out, worker)
                     took, start = time.time() - start, time.time()
                     print(f"{worker} {task.name}: {len(found)} runs in {took:.0f} s, best NLL {best:.4f}", flush=True)
-        except TimeoutError:
+        except claimed_work.OutOfTime:
             return
 
 
@@ -346,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=0, help="processes on the CPU beside, for --tables")
     parser.add_argument("--tables", default=",".join(_TABLES), help="data sets of the processes on the CPU")
     given = parser.parse_args(arguments)
-    first, *others = given.sets.split(";")
+    first, *beside = given.sets.split(";")
     for one in SETS.values():
         grids = {m: {n: asdict(s) for n, s in configurations(one, m, one.rounds).items()} for m in one.methods}
         protocol.require_equal_tuning(grids)
@@ -362,18 +375,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (given.out / "machine.json").write_text(json.dumps(_about(given)))
     with tempfile.TemporaryDirectory() as folder:
         given.claims = Path(folder)
-        orders = {f"accelerated{i}": names for i, names in enumerate(others, start=1)}
+        orders = {f"accelerated{i}": names for i, names in enumerate(beside, start=1)}
         orders |= {f"cpu{i}": claimed_work.turned(given.tables.split(","), i) for i in range(given.workers)}
         planned = {task: None for names in (first, *orders.values()) for task in tasks(_named(names), methods)}
         for task in _not_planned(planned, by_run(read_lines([given.out, *given.earlier]))):
             claimed_work.fail(given.claims, task.name, "other tasks need it, and it is not in --sets and --methods")
         module, more = "singularbayes_experiments.runs.modes", ["--methods", given.methods]
-        processes = [claimed_work.start(module, given, name, names, more) for name, names in orders.items()]
-        work(every, given.out, given.earlier, trainer, given.claims, given.worker)
-        claimed_work.wait(processes, given.deadline)
+        others = {name: claimed_work.start(module, given, name, names, more) for name, names in orders.items()}
+        work(every, given.out, given.earlier, trainer, given.claims, given.worker, others)
+        claimed_work.wait(others, given.claims, given.deadline)
         failed = claimed_work.report_failures(given.claims)
     records = read_lines([given.out, *given.earlier])
-    left = [task.name for task in every if task.missing(by_run(records))]
+    found = by_run(records)
+    left = [task for task in planned if task.missing(found)]
     print(tables(final_results(records)))
     print(f"{len(left)} tasks are missing: call it again with the same --out." if left else "All tasks are done.")
     return failed

@@ -91,8 +91,7 @@ def _all_shifts(lines: Sequence[dict]) -> list[dict]:
 
 
 def _mean(lines: Sequence[dict]) -> dict:
-    """Returns the first line with the mean of every score that all lines have; sizes are those of the first."""
-    shared = [
-        name for name, value in lines[0].items() if isinstance(value, float) and all(name in one for one in lines)
-    ]
-    return lines[0] | {name: float(np.mean([one[name] for one in lines])) for name in shared}
+    """Returns the first line with the means of the scores, only of those that all lines have."""
+    scores = [name for name, value in lines[0].items() if isinstance(value, float)]
+    means = {name: float(np.mean([one[name] for one in lines])) for name in scores if all(name in one for one in lines)}
+    return {name: value for name, value in lines[0].items() if name not in scores} | means

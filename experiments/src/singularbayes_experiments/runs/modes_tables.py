@@ -98,7 +98,8 @@ def difference(records: Sequence[dict], one: str, method: str, rival: str = RIVA
     """Returns the paired difference of the NLL to the rival's; None where one of both is missing or not finite."""
     ours, theirs = results(records, one, method), results(records, one, rival)
     seeds = sorted(ours.keys() & theirs.keys())
-    if method == rival or len(seeds) < protocol.LEAST_RESULT_SEEDS or not all(_is_finite(ours[seed]) for seed in seeds):
+    runs = [each[seed] for each in (ours, theirs) for seed in seeds]
+    if method == rival or len(seeds) < protocol.LEAST_RESULT_SEEDS or not all(map(_is_finite, runs)):
         return None
     return protocol.paired([ours[seed]["nll"] for seed in seeds], [theirs[seed]["nll"] for seed in seeds])
 
@@ -124,7 +125,7 @@ def table(records: Sequence[dict], one: ModesSet) -> str:
     for method in (name for name in ROWS if name in one.methods):
         own = METHODS[method]
         runs = list(results(records, one.name, method).values())
-        if not runs or not all(map(_is_finite, runs)):
+        if not _has_scores(records, one.name, method):
             lines.append(f"| {own.words} | {missing(records, one.name, method)} |{' |' * (len(head) - 2)}")
             continue
         cells = [own.words, f"{runs[0]['parameters']:,}", f"{cost(records, one.name, method):.2g}"]
@@ -155,16 +156,28 @@ def table_of_many(records: Sequence[dict], sets: Sequence[ModesSet], intervals: 
         own, found = METHODS[method], [difference(records, one.name, method) for one in sets]
         if any(found):
             cells = [
-                missing(records, one.name, method) if each is None else shown(each, 3) if intervals else _cell(each)
+                _without_difference(records, one.name, method) if each is None else _cell(each, intervals)
                 for one, each in zip(sets, found, strict=True)
             ]
             lines.append(f"| {own.words} | {' | '.join(cells)} |")
-    nll = [_mean([run["nll"] for run in results(records, one.name, RIVAL).values()], 3) for one in sets]
+    nll = [_nll(records, one.name, RIVAL, 3) for one in sets]
     return "\n".join([*lines, f"| NLL of the deep ensemble | {' | '.join(nll)} |"])
 
 
-def _cell(found: protocol.Paired) -> str:
-    return f"{_short(found.mean, 3, sign=True)}{_verdict(found)}"
+def _cell(found: protocol.Paired, interval: bool) -> str:
+    return shown(found, 3) if interval else f"{_short(found.mean, 3, sign=True)}{_verdict(found)}"
+
+
+def _without_difference(records: Sequence[dict], one: str, method: str) -> str:
+    """Returns why a method has no scores; a dash where it has, and the deep ensemble has none or other seeds."""
+    return "–" if _has_scores(records, one, method) else missing(records, one, method)
+
+
+def _nll(records: Sequence[dict], one: str, method: str, decimals: int) -> str:
+    """Returns the mean NLL of a method, or why it has none."""
+    if not _has_scores(records, one, method):
+        return missing(records, one, method)
+    return _mean([run["nll"] for run in results(records, one, method).values()], decimals)
 
 
 def verdicts(records: Sequence[dict], method: str) -> dict[str, list[str]]:
@@ -182,16 +195,20 @@ def newton_table(records: Sequence[dict]) -> str:
     lines = []
     for one in NEWTON_SETS:
         found = difference(records, one, "ivon", "low_rank")
-        ours, theirs = (results(records, one, method) for method in ("ivon", "low_rank"))
-        if theirs:
-            adam = _mean([run["nll"] for run in theirs.values()], 4)
-            newton = missing(records, one, "ivon") if found is None else _mean([run["nll"] for run in ours.values()], 4)
+        if results(records, one, "low_rank"):
+            newton, adam = (_nll(records, one, method, 4) for method in ("ivon", "low_rank"))
             lines.append(f"| {name_of(one)} | {newton} | {adam} | {'' if found is None else shown(found)} |")
     return "\n".join(["| data | IVON | Adam | difference [95 %] |", "|---|---:|---:|---:|", *lines]) if lines else ""
 
 
 def name_of(one: str) -> str:
     return _NAMES.get(one, one.replace("_", " "))
+
+
+def _has_scores(records: Sequence[dict], one: str, method: str) -> bool:
+    """Whether a method has results, and none of them diverged."""
+    runs = results(records, one, method).values()
+    return bool(runs) and all(map(_is_finite, runs))
 
 
 def _is_finite(run: dict) -> bool:
@@ -207,7 +224,8 @@ def cost(records: Sequence[dict], one: str, method: str) -> float:
 def _mean(values: Sequence[float], decimals: int) -> str:
     if not values:
         return "–"
-    return f"{_short(float(np.mean(values)), decimals)} ± {_short(protocol.standard_error(values), decimals)}"
+    mean = _short(float(np.mean(values)), decimals)
+    return mean if len(values) == 1 else f"{mean} ± {_short(protocol.standard_error(values), decimals)}"
 
 
 def _short(value: float, decimals: int, sign: bool = False) -> str:
