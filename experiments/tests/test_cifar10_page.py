@@ -13,10 +13,10 @@ from singularbayes_experiments.report import (
     cifar10_figure,
     cifar10_lead,
     cifar10_left_out,
-    cifar10_rounds,
     cifar10_scores,
     cifar10_sentences,
     cifar10_settings,
+    text,
 )
 from singularbayes_experiments.report.cifar10_differences import Difference
 from singularbayes_experiments.runs.cifar10_records import read_lines
@@ -458,7 +458,7 @@ def test_the_figure_has_the_differences_of_the_table_the_lowest_on_top():
         for method, parts in rows.items():
             row = table[cifar10_scores.NAMES[method]]
             for column, part in ((3, "test"), (5, "corrupted")):
-                assert row[column].split()[0] == cifar10_scores.signed(parts[part].mean, 3)
+                assert row[column].split()[0] == text.signed(parts[part].mean)
 
 
 # The page
@@ -686,4 +686,3 @@ def test_the_committed_page_is_that_of_the_committed_records():
     assert f"[{cifar10.TITLE}]({cifar10_sentences.PAGE})" in (ROOT / "docs" / "results" / "index.md").read_text(
         encoding="utf-8"
     )
-    assert cifar10_rounds.folded("A", ["b", ""])[0] == '<details markdown="1">'

@@ -13,6 +13,7 @@ from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import (
     detectors,
     markdown_page,
+    modes_care,
     modes_disclosures,
     modes_figure,
     modes_section,
@@ -281,7 +282,7 @@ def test_older_runs_that_are_below_the_table_are_named_with_the_splits_of_the_ta
 
 def test_pairs_of_intensive_care_are_counted_by_seed_by_shift_and_by_run(comparison):
     [care] = [each for each in comparison.scores if each.data.experiment == "icu"]
-    found = dict(modes_sentences.pairs_of_care(comparison.final))["mixture_repeat"]
+    found = dict(modes_care.pairs_of_care(comparison.final))["mixture_repeat"]
     own = care.difference("mixture_repeat", "deep_ensemble", "nll")
     np.testing.assert_allclose([found[0].mean, found[0].low], [own.mean, own.low], atol=2e-6)
     np.testing.assert_allclose([each.mean for each in found], own.mean)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems.defaults import RESULT_SEEDS, SETS
-from singularbayes_experiments.report import adapter_tables
+from singularbayes_experiments.report import adapter_tables, text
 from singularbayes_experiments.runs import defaults
 from singularbayes_experiments.runs.modes_tables import name_of
 
@@ -42,22 +42,25 @@ def table(grid: str) -> str:
     heads = " | | ".join("one network" if number == 1 else "four components" for number in sorted(names))
     rows = [f"| data | {heads} | |", "|---" * (1 + 2 * len(every)) + "|"]
     for one in SETS:
-        cells = [f"{_interval(found[one])} | {_word(found[one])}" for found in every]
+        cells = [_cells(found[one]) for found in every]
         rows.append(f"| {name_of(one)} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def _interval(found: protocol.Paired) -> str:
-    return f"{_signed(found.mean)} [{_signed(found.low)}, {_signed(found.high)}]"
+def _cells(found: protocol.Paired) -> str:
+    mean, low, high = map(_signed, (found.mean, found.low, found.high))
+    side = found.side()
+    return f"{mean} [{low}, {high}] | {'' if side == 'level' else side}"
 
 
 def _signed(value: float) -> str:
-    """Returns three decimals; −.000 is below 0, so that an interval and the word beside it agree."""
-    return f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−")
+    """Returns three decimals, without a 0 before them.
 
-
-def _word(found: protocol.Paired) -> str:
-    return "better" if found.high < 0 else "worse" if found.low > 0 else ""
+    >>> _signed(-0.0001), _signed(0.25), _signed(10.5)
+    ('−.000', '+.250', '+10.500')
+    """
+    shown = text.signed(value)
+    return shown[0] + shown[1:].removeprefix("0")
 
 
 def _constant(text: str) -> Callable[[Sequence[dict]], str]:
