@@ -548,20 +548,6 @@ def test_runs_with_one_seed_are_compared_where_their_settings_are_the_same(tmp_p
 # The committed records
 
 
-def test_other_pages_say_of_photographs_what_is_in_the_records():
-    said = " ".join((ROOT / "docs" / "when_not.md").read_text(encoding="utf-8").split())
-    rounds = cifar10_scores.read_rounds(FOLDER)
-    shares = []
-    for ours in cifar10_scores.OURS:
-        found = cifar10_differences.latest_difference(rounds, "resnet9", ours, "test")
-        assert found is not None and found.mean > 0
-        records = cifar10_scores.latest_round(rounds, ours, "resnet9")
-        sizes = [cifar10_scores.parameters(records, "resnet9", one) for one in (ours, "deep_ensemble")]
-        shares.append(100 * np.divide(*sizes))
-    shown = f"every mixture of four low-rank ones tried, at {min(shares):.0f} to {max(shares):.0f} % of its parameters"
-    assert shown in said
-
-
 def test_a_mean_that_is_higher_with_every_seed_is_not_called_level():
     """The mixture with tied scales: the interval over three seeds reaches 0, and each of the seeds is behind."""
     rounds = cifar10_scores.read_rounds(FOLDER)
