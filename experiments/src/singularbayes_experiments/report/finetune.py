@@ -31,6 +31,7 @@ from singularbayes_experiments.report.adapter_tables import (
     signed,
 )
 from singularbayes_experiments.report.finetune_settings import (
+    SST2_ROWS,
     TITLES,
     defaults_table,
     levels_table,
@@ -205,12 +206,12 @@ def calibrated_error(brier: float, rows: int, repeats: int = 200) -> float:
 
 def calibrated_line(records: Sequence[dict]) -> str:
     """Returns how small an ECE SST-2's few test sentences can show."""
-    settings = [setting for setting in settings_of(records) if setting.startswith("sst2")]
+    settings = [setting for setting in settings_of(records) if setting in SST2_ROWS]
     floor = {
         one: calibrated_error(float(np.mean(list(averages(records, one, "test", "brier").values()))), SENTENCES)
         for one in settings
     }
-    least = ", ".join(f"{number(value)} ({TITLES[one].removeprefix('SST-2, ')})" for one, value in floor.items())
+    least = ", ".join(f"{number(value)} ({SST2_ROWS[one]})" for one, value in floor.items())
     return (
         f"- SST-2 has {SENTENCES} test sentences, {round(SENTENCES / 15)} per bin. A perfectly calibrated predictor "
         f"with the methods' mean Brier score\n  has an expected ECE of {least} there, by simulation.\n"

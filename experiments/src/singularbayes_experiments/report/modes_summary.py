@@ -153,8 +153,7 @@ def table(scores: Sequence[Scores], records: Sequence[Record] = (), links: bool 
 
 def cell(scores: Scores, method: str) -> str:
     """Returns the scores of a method; "diverged" where all configurations or a result run did, or "not run"."""
-    if scores.values(method, scores.data.nll):
-        lines = scores.cell(method).split("<br>")
+    if lines := scores.cell_lines(method):
         lines[0] += "\u00a0‡" * is_marked(scores, method) + "\u00a0§" * has_fewer_rounds(scores, method)
         alone = scores.values(method, scores.data.by_total) if scores.data.ood else []
         if method == "deterministic" and alone:  # it has no mutual information

@@ -134,16 +134,20 @@ class Scores:
 
     def cell(self, method: str) -> str:
         """Returns NLL, AUROC-OOD and parameters of a method, a line each."""
+        return "<br>".join(self.cell_lines(method)) or "–"
+
+    def cell_lines(self, method: str) -> list[str]:
+        """Returns these lines; none where the method has no NLL."""
         nll = self.values(method, self.data.nll)
         if not nll:
-            return "–"
+            return []
         lines = [shown_mean(nll, self.data.decimals, self.best(self.data.nll, higher=False) == method)]
         ood = self.values(method, self.data.ood) if self.data.ood else []
         if ood:
             lines.append(shown_mean(ood, 3, self.best(self.data.ood, higher=True) == method))
         first = next(iter(self.runs[method].values()))
         stored = first.parameters if first.stored is None else first.stored
-        return "<br>".join([*lines, short_count(stored)])
+        return [*lines, short_count(stored)]
 
     @cached_property
     def parameters(self) -> dict[str, int]:
