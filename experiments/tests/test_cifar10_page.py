@@ -13,10 +13,10 @@ from singularbayes_experiments.report import (
     cifar10_figure,
     cifar10_lead,
     cifar10_left_out,
-    cifar10_rounds,
     cifar10_scores,
     cifar10_sentences,
     cifar10_settings,
+    text,
 )
 from singularbayes_experiments.report.cifar10_differences import Difference
 from singularbayes_experiments.runs.cifar10_records import read_lines
@@ -458,7 +458,7 @@ def test_the_figure_has_the_differences_of_the_table_the_lowest_on_top():
         for method, parts in rows.items():
             row = table[cifar10_scores.NAMES[method]]
             for column, part in ((3, "test"), (5, "corrupted")):
-                assert row[column].split()[0] == cifar10_scores.signed(parts[part].mean, 3)
+                assert row[column].split()[0] == text.signed(parts[part].mean)
 
 
 # The page
@@ -546,20 +546,6 @@ def test_runs_with_one_seed_are_compared_where_their_settings_are_the_same(tmp_p
 
 
 # The committed records
-
-
-def test_other_pages_say_of_photographs_what_is_in_the_records():
-    said = " ".join((ROOT / "docs" / "when_not.md").read_text(encoding="utf-8").split())
-    rounds = cifar10_scores.read_rounds(FOLDER)
-    shares = []
-    for ours in cifar10_scores.OURS:
-        found = cifar10_differences.latest_difference(rounds, "resnet9", ours, "test")
-        assert found is not None and found.mean > 0
-        records = cifar10_scores.latest_round(rounds, ours, "resnet9")
-        sizes = [cifar10_scores.parameters(records, "resnet9", one) for one in (ours, "deep_ensemble")]
-        shares.append(100 * np.divide(*sizes))
-    shown = f"every mixture of four low-rank ones tried, at {min(shares):.0f} to {max(shares):.0f} % of its parameters"
-    assert shown in said
 
 
 def test_a_mean_that_is_higher_with_every_seed_is_not_called_level():
@@ -686,4 +672,3 @@ def test_the_committed_page_is_that_of_the_committed_records():
     assert f"[{cifar10.TITLE}]({cifar10_sentences.PAGE})" in (ROOT / "docs" / "results" / "index.md").read_text(
         encoding="utf-8"
     )
-    assert cifar10_rounds.folded("A", ["b", ""])[0] == '<details markdown="1">'

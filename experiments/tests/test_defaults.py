@@ -224,6 +224,30 @@ def test_the_tables_of_the_page_are_those_of_the_committed_records():
     assert defaults_tables.filled(page) == page
 
 
+def test_a_row_of_the_table_has_the_interval_of_the_fresh_seeds_and_its_side(tmp_path, monkeypatch):
+    apart = {"yacht": (-0.3, -0.2, -0.1, -0.2, -0.2), "energy": (0.3, 0.2, 0.1, 0.2, 0.2), "toy": (0.0, 1e-4, 0, 0, 0)}
+    nll = {"deterministic": dict.fromkeys(RESULT_SEEDS, 1.0), "best": None}
+    lines = []
+    for one in apart:
+        nll["best"] = {seed: 1.0 + by for seed, by in zip(RESULT_SEEDS, apart[one], strict=True)}
+        own = [(method, seed, value) for method, runs in nll.items() for seed, value in runs.items()]
+        own += [(method, 0, 99.0) for method in nll]  # a seed of tuning does not count
+        lines += [{"set": one, "method": method, "seed": seed, "nll": value} for method, seed, value in own]
+    (tmp_path / "grid.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    (tmp_path / "grid.json").write_text('{"chosen": "best"}')
+    monkeypatch.setattr(defaults_tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(defaults_tables, "SETS", list(apart))
+    half = 2.7764451 * math.sqrt(0.02 / 4) / math.sqrt(5)  # the t quantile of five seeds
+    low, high = (f"{0.2 + by:.3f}".removeprefix("0") for by in (-half, half))
+    assert defaults_tables.table("first").splitlines() == [
+        "| data | one network | |",
+        "|---|---|---|",
+        f"| yacht | −.200 [−{high}, −{low}] | better |",
+        f"| energy | +.200 [+{low}, +{high}] | worse |",
+        "| toy regression | +.000 [−.000, +.000] |  |",
+    ]
+
+
 @pytest.mark.parametrize("grid", defaults_tables.FOLDERS)
 def test_what_was_chosen_is_what_the_rule_chooses(grid, grids):
     for components, name in defaults_tables.chosen(defaults_tables.RESULTS / defaults_tables.FOLDERS[grid]).items():

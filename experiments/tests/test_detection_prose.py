@@ -10,6 +10,7 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import cifar10_differences, cifar10_scores, modes_summary, summary
 from singularbayes_experiments.report.detectors import best_without_network
+from singularbayes_experiments.report.text import signed
 
 ENSEMBLE, REPEAT, SVD = "deep_ensemble", "mixture_repeat", "mixture_svd"
 HARDER = {  # pair → where its metrics begin, by experiment
@@ -118,7 +119,7 @@ def test_what_mixtures_detect_on_cifar10():
         (("resnet9", SVD, "held_out", "entropy"), "the difference is {} [{}, {}] by entropy"),
     ):
         own = found[key]
-        assert said.format(*map(cifar10_scores.signed, (own.mean, own.low, own.high))) in text
+        assert said.format(*(signed(value, 4) for value in (own.mean, own.low, own.high))) in text
 
 
 def test_how_many_parameters_mixtures_have_on_cifar10():

@@ -72,6 +72,17 @@ def test_verdicts_against_the_deep_ensemble_on_the_pages_of_choices(lines):
         f"better on {repeat['better']}, level on {repeat['level']} and worse on {repeat['worse']} (MNIST, a small CNN)"
     )
     assert said in migrate
+    low = modes_tables.verdicts(final, "low_rank")
+    results = page("docs/mixture_results.md")
+    assert f"One low-rank network is worse on {WORDS[len(low['worse'])]} of {every} problems" in results
+    assert f"`split` on {split['worse']} of {every}" in results
+
+
+def test_what_the_page_of_mixtures_says_of_the_ensembles_on_sst2():
+    [text] = [each for each in modes_summary.collect(RESULTS) if each.data.experiment == "sst2"]
+    results = page("docs/mixture_results.md")
+    assert f"has a dev NLL of {text.given_up['deep_ensemble'].mean:.3f}." in results
+    assert f"chose another, which has {text.mean('deep_ensemble', 'nll'):.3f}." in results
 
 
 def test_the_mixtures_that_were_compared_with_the_ensemble_are_tuned_ones(records):

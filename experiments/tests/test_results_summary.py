@@ -13,6 +13,7 @@ from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import (
     detectors,
     markdown_page,
+    modes_care,
     modes_disclosures,
     modes_figure,
     modes_section,
@@ -23,7 +24,9 @@ from singularbayes_experiments.report import (
     summary,
 )
 from singularbayes_experiments.report.picture import Panel
-from singularbayes_experiments.runs.modes_tables import difference, results, verdicts
+from singularbayes_experiments.runs.claimed_work import read_lines
+from singularbayes_experiments.runs.modes_records import TUNING, by_run
+from singularbayes_experiments.runs.modes_tables import difference, results
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -281,7 +284,7 @@ def test_older_runs_that_are_below_the_table_are_named_with_the_splits_of_the_ta
 
 def test_pairs_of_intensive_care_are_counted_by_seed_by_shift_and_by_run(comparison):
     [care] = [each for each in comparison.scores if each.data.experiment == "icu"]
-    found = dict(modes_sentences.pairs_of_care(comparison.final))["mixture_repeat"]
+    found = dict(modes_care.pairs_of_care(comparison.final))["mixture_repeat"]
     own = care.difference("mixture_repeat", "deep_ensemble", "nll")
     np.testing.assert_allclose([found[0].mean, found[0].low], [own.mean, own.low], atol=2e-6)
     np.testing.assert_allclose([each.mean for each in found], own.mean)
@@ -298,6 +301,7 @@ def test_pairs_of_intensive_care_are_counted_by_seed_by_shift_and_by_run(compari
 
 def test_a_page_has_the_settings_that_were_chosen_and_how_many_were_tried(comparison):
     """Read back from the records: the learning rate of a result is that of its row."""
+    tried = {key[:4] for key in by_run(read_lines([RESULTS / "modes"])) if key[1] == TUNING}
     for name in ("mnist", "sst2"):
         text = comparison.sections[name].text
         rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
@@ -308,7 +312,9 @@ def test_a_page_has_the_settings_that_were_chosen_and_how_many_were_tried(compar
             # The first cell of the head is empty and stripped.
             assert float(settings[words][heads.index("learning rate") + 1]) == run["settings"]["rate"]
             assert f"{run['settings']['epochs']}" == settings[words][heads.index("epochs") + 1]
-    assert "| full-rank | 8 |" in comparison.sections["sst2"].text or " 4 | " in comparison.sections["sst2"].text
+        for method, words in (("deep_ensemble", "deep ensemble of 5"), ("full_rank", "full-rank")):
+            count = sum(key[0] == name and key[2] == method for key in tried)
+            assert settings[words][heads.index("configurations") + 1] == str(count)
 
 
 def test_detectors_beside_the_methods_are_counted_as_the_table_shows_them(comparison, earlier):
@@ -360,44 +366,3 @@ def test_rows_of_detectors_stand_below_the_column_that_they_detect():
 
 def test_a_folder_without_that_comparison_has_no_such_rows(tmp_path):
     assert modes_summary.collect(tmp_path) == [] and not modes_section.compare(tmp_path, [])
-
-
-def test_sentences_of_the_pages_count_as_the_records_do(comparison):
-    number = {1: "one", 2: "two", 5: "five", 6: "six", 7: "seven", 9: "nine", 10: "ten", 16: "sixteen"}
-    found = {
-        method: verdicts(comparison.final, method)
-        for method in ("mixture_repeat", "mixture_svd", "mixture_split", "low_rank")
-    }
-    counts = {m: {side: number.get(len(sets), len(sets)) for side, sets in one.items()} for m, one in found.items()}
-    totals = {m: number[sum(map(len, one.values()))] for m, one in found.items()}
-    repeat, svd = counts["mixture_repeat"], counts["mixture_svd"]
-    text = comparison.scores[0]
-    assert found["mixture_svd"]["worse"] == ["naval_propulsion_plant"]
-    assert found["mixture_repeat"]["worse"] == ["mnist", "cnn"]
-    said = {
-        "README.md": [f"one low-rank network on {counts['low_rank']['worse']} of {totals['low_rank']} problems"],
-        "docs/mixtures.md": [
-            f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} problems",
-            f"behind on {repeat['worse']}. Write",
-            f"on {totals['mixture_repeat']} problems",
-        ],
-        "docs/mixture_results.md": [
-            f"has a dev NLL of {text.given_up['deep_ensemble'].mean:.3f}.",
-            f"chose another, which has {text.mean('deep_ensemble', 'nll'):.3f}.",
-            f"worse on {counts['low_rank']['worse']} of {totals['low_rank']} problems",
-            f"`split` on {counts['mixture_split']['worse']} of {totals['mixture_split']}",
-        ],
-        "docs/migrate/deep_ensembles.md": [
-            f"on {svd['better']} of {totals['mixture_svd']} problems",
-            f"better on {repeat['better']}, level on {repeat['level']} and worse on {repeat['worse']}",
-        ],
-        "docs/choose.md": [
-            f"than a deep ensemble of five in NLL on {repeat['better']} of {totals['mixture_repeat']} problems",
-            f"level on {repeat['level']}, worse on {repeat['worse']} (MNIST, a small CNN)",
-            f"on {svd['better']} of {totals['mixture_svd']} problems",
-            f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} problems",
-        ],
-    }
-    for name, sentences in said.items():
-        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
-        assert [sentence for sentence in sentences if sentence not in text] == [], name

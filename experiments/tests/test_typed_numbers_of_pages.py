@@ -110,7 +110,7 @@ KNOWN: dict[str, dict[str, str]] = {  # page → numbers → why they may stand 
     "docs/mixture_results.md": {
         "95%": LEVEL,
         "0.03 0.1": SETTING,
-        "0.386 0.392": f"{ELSEWHERE} test_results_summary.py",
+        "0.386 0.392": f"{ELSEWHERE} test_modes_prose.py",
     },
     "docs/mixtures.md": {"95%": LEVEL, ".01 .03 .1": MODES},
     "docs/protocol.md": {

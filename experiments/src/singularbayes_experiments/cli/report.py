@@ -42,6 +42,7 @@ def report(
     from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_section, page, read_records
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
+    target += ["--no-paper"] if no_paper else []
     command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
     records = read_records.read(runs)
     made = chapters.make_chapters(records, beside_paper=not no_paper)
@@ -50,11 +51,11 @@ def report(
         return 0
     comparison, more = modes_section.compare(runs, records), cifar10.own_page(runs)
     if markdown is not None:
-        path = markdown_page.write(markdown, made, records, command, comparison, more)
+        path = markdown_page.write(markdown, made, records, command, comparison, more, not no_paper)
     else:
         folder = out or (runs if runs.is_dir() else runs.parent) / "report"
-        opening = page.opening(made, records, comparison, more) if comparison else None
-        path = page.write(made, folder, page.results(command), opening)
+        opening = page.opening(made, records, comparison, more, not no_paper)
+        path = page.write(made, folder, page.results(command, not no_paper), opening)
     beside = f"; its tables: {page.MARKDOWN} and {page.LATEX} beside it" if markdown is None else ""
     Console().print(f"The page: {path}{beside}", soft_wrap=True, highlight=False)
     return 0

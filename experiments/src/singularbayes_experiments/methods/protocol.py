@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
@@ -230,6 +230,19 @@ class Paired:
     def not_worse(self) -> bool:
         """Whether the interval of the difference, lower is better, reaches 0 or below."""
         return self.low <= 0
+
+    def side(self, higher_is_better: bool = False) -> Literal["better", "worse", "level"]:
+        """Returns better or worse where the interval excludes 0, else level.
+
+        >>> above = Paired(0.2, 0.1, 0.3)
+        >>> above.side(), above.side(higher_is_better=True), Paired(0.1, -0.1, 0.3).side()
+        ('worse', 'better', 'level')
+        """
+        if self.high < 0:
+            return "worse" if higher_is_better else "better"
+        if self.low > 0:
+            return "better" if higher_is_better else "worse"
+        return "level"
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:

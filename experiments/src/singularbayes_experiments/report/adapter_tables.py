@@ -2,13 +2,14 @@
 
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.protocol import standard_error
+from singularbayes_experiments.report import text
 
 NAMES = {
     "lora": "LoRA",
@@ -41,9 +42,15 @@ def scores(records: Sequence[dict], setting: str, method: str, part: str, score:
 
 def difference(records: Sequence[dict], setting: str, ours: str, theirs: str) -> str:
     """Returns one cell: the mean, its interval, and a word where that does not reach 0."""
-    found = protocol.paired(*(scores(records, setting, method, "test", "nll") for method in (ours, theirs)))
-    word = " better" if found.high < 0 else " worse" if found.low > 0 else ""
+    found = paired_difference(records, setting, ours, theirs)
+    side = found.side()
+    word = "" if side == "level" else f" {side}"
     return f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]{word}"
+
+
+def paired_difference(records: Sequence[dict], setting: str, ours: str, theirs: str) -> protocol.Paired:
+    """Returns the NLL of one method less that of another."""
+    return protocol.paired(*(scores(records, setting, method, "test", "nll") for method in (ours, theirs)))
 
 
 def averages(records: Sequence[dict], setting: str, part: str, score: str) -> dict[str, float]:
@@ -58,22 +65,20 @@ def short_name(name: str) -> str:
 def mean_cell(values: Sequence[float]) -> str:
     if not values:
         return "–"
-    return f"{number(float(np.mean(values)))} ± {number(standard_error(values))}"
+    mean = number(float(np.mean(values)))
+    return f"{mean} ± {number(standard_error(values))}" if len(values) > 1 else mean
 
 
 def number(value: float) -> str:
     """Returns three decimals, without a 0 before them."""
-    return f"{value:.3f}".removeprefix("0")
+    return text.number(value).removeprefix("0")
 
 
 def signed(value: float) -> str:
-    return ("−" if round(value, 3) < 0 else "+") + number(abs(value))
+    """Returns three decimals with their sign, without a 0 before them.
 
-
-def filled(page: str, records: Sequence[dict], tables: Mapping[str, Callable[[Sequence[dict]], str]]) -> str:
-    """Returns the page with the tables between `<!-- name -->` and `<!-- end -->`."""
-    for name, table in tables.items():
-        before, rest = page.split(f"<!-- {name} -->\n")
-        _, after = rest.split("\n<!-- end -->", 1)
-        page = f"{before}<!-- {name} -->\n{table(records)}\n<!-- end -->{after}"
-    return page
+    >>> signed(-0.0001), signed(0.25), signed(10.5)
+    ('−.000', '+.250', '+10.500')
+    """
+    shown = text.signed(value)
+    return shown[0] + shown[1:].removeprefix("0")

@@ -17,7 +17,7 @@ from singularbayes_experiments.report.cifar10_lead import (
     where_it_loses,
 )
 from singularbayes_experiments.report.cifar10_left_out import all_diverged, cut_by_time, unreached
-from singularbayes_experiments.report.cifar10_rounds import folded, round_details, titled
+from singularbayes_experiments.report.cifar10_rounds import round_details, titled
 from singularbayes_experiments.report.cifar10_scores import (
     ENSEMBLE,
     FIFTH,
@@ -41,6 +41,7 @@ from singularbayes_experiments.report.cifar10_sentences import (
 )
 from singularbayes_experiments.report.cifar10_settings import WORDS, edge_count, ranks_words, settings_table
 from singularbayes_experiments.report.markdown_page import OwnPage
+from singularbayes_experiments.report.text import folded
 
 TITLE = "CIFAR-10"
 COUNTED = ("no", "one", "two", "three", "four", "five", "six")

@@ -16,9 +16,9 @@ from singularbayes_experiments.report.cifar10_scores import (
     mean_cell,
     results,
     scores,
-    signed,
     table_lines,
 )
+from singularbayes_experiments.report.text import difference
 
 # Columns by the part of a record that has their scores.
 COLUMNS = {"ood": "held-out classes", "clothes": "clothes", "letters": "letters", "windows": "photographs"}
@@ -154,8 +154,8 @@ def detection_differences(rounds: Rounds, network: str) -> Iterator[tuple[str, s
 def detection_losses(rounds: Rounds, network: str) -> str:
     """Returns where mixtures detect worse than the ensemble, and how often they do or detect better.
 
-    Worse is an interval below 0. Where one reaches 0 though every seed is lower, the entropy on held-out classes is
-    named as well: it is the comparison that saturation does not decide.
+    Worse is an interval below 0. On held-out classes a lower mean whose interval reaches 0 is named as well: it is the
+    comparison that saturation does not decide.
     """
     every = list(detection_differences(rounds, network))
     sure = [each for each in every if each[3].interval is not None]
@@ -192,5 +192,4 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _shown(ours: str, column: str, score: str, found: Difference) -> str:
     assert found.interval is not None
-    low, high = (signed(value) for value in (found.interval.low, found.interval.high))
-    return f"{NAMES[ours]}, {COLUMNS[column]} {WORDS[score]}, {signed(found.mean)} [{low}, {high}]"
+    return f"{NAMES[ours]}, {COLUMNS[column]} {WORDS[score]}, {difference(found.interval, 4)}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems import cifar10 as plan
+from singularbayes_experiments.report import text
 from singularbayes_experiments.report.cifar10_left_out import missing_methods
 from singularbayes_experiments.report.cifar10_scores import (
     ENSEMBLE,
@@ -25,7 +26,6 @@ from singularbayes_experiments.report.cifar10_scores import (
     mean_cell,
     parameters,
     scores,
-    signed,
     table_lines,
 )
 
@@ -63,9 +63,8 @@ class Difference:
     @property
     def verdict(self) -> str:
         """Returns better or worse; "" where there is no interval, or it reaches 0."""
-        if self.interval is None or self.interval.low <= 0 <= self.interval.high:
-            return ""
-        return "better" if (self.mean > 0) == self.higher_is_better else "worse"
+        side = "level" if self.interval is None else self.interval.side(self.higher_is_better)
+        return "" if side == "level" else side
 
     @property
     def side(self) -> str:
@@ -74,21 +73,27 @@ class Difference:
             return "higher"
         return "lower" if np.less(self.ours, self.theirs).all() else ""
 
-    def cell(self, decimals: int = 3) -> str:
-        """Returns the mean, the interval, and how sure that is.
+    def shown(self, decimals: int = 3, note: str = "") -> str:
+        """Returns the mean with its interval, or without one the number of seeds and a note on them.
+
+        An interval that reaches 0 has whether all seeds are on one side.
+        """
+        if self.interval is None:
+            notes = ", ".join([count_seeds(len(self.ours)), *([note] if note else [])])
+            return f"{text.signed(self.mean, decimals)} ({notes})"
+        one_side = f", all {self.side}" if self.side and not self.verdict else ""
+        return f"{text.difference(self.interval, decimals)}{one_side}"
+
+    def cell(self, decimals: int = 3, note: str = "") -> str:
+        """Returns the same with the verdict, where there is one.
 
         >>> Difference((0.3, 0.3, 0.3), (0.1, 0.2, 0.15)).cell(2)
         '+0.15 [+0.03, +0.27] worse'
         >>> Difference((0.3,), (0.1,)).cell()
         '+0.200 (one seed)'
         """
-        mean = signed(self.mean, decimals)
-        if self.interval is None:
-            return f"{mean} ({count_seeds(len(self.ours))})"
-        shown = f"{mean} [{signed(self.interval.low, decimals)}, {signed(self.interval.high, decimals)}]"
-        if self.verdict:
-            return f"{shown} {self.verdict}"
-        return f"{shown}, all {self.side}" if self.side else shown
+        shown = self.shown(decimals, note)
+        return f"{shown} {self.verdict}" if self.verdict else shown
 
 
 def find_difference(
@@ -179,10 +184,7 @@ def beside(records: Records, network: str, method: str, part: str) -> str:
     if method == ENSEMBLE or found is None:
         return ""
     every = scores(records, network, ENSEMBLE, part, "nll")
-    if len(found.theirs) == len(every):
-        return found.cell()
-    seeds = count_seeds(len(found.ours))
-    return found.cell().replace(f"({seeds})", f"({seeds}, ensemble {np.mean(found.theirs):.3f})")
+    return found.cell(note="" if len(found.theirs) == len(every) else f"ensemble {np.mean(found.theirs):.3f}")
 
 
 def differences_table(records: Records, network: str) -> list[str]:

@@ -19,7 +19,7 @@ from singularbayes_experiments.report.cifar10_scores import (
     latest_round,
     parameters,
 )
-from singularbayes_experiments.report.picture import Panel, panel
+from singularbayes_experiments.report.picture import Panel, panel, signed_tick
 
 FIGURE = "cifar10-nll.svg"
 PARTS = {"test": "test images", "corrupted": "corrupted images"}
@@ -75,7 +75,7 @@ def _draw_differences(axes: Axes, rows: Mapping[str, Mapping[str, Difference]], 
     axes.tick_params(axis="y", length=0)
     axes.tick_params(axis="x", labelsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}".replace("-", "−") if value else "0"))
+    axes.xaxis.set_major_formatter(FuncFormatter(signed_tick))
     axes.grid(axis="x", color=style.PALE)
     axes.set_axisbelow(True)
 

@@ -21,10 +21,10 @@ from singularbayes_experiments.report.cifar10_scores import (
     parameters,
     results,
     scores,
-    signed,
     table_lines,
 )
 from singularbayes_experiments.report.rows import listed
+from singularbayes_experiments.report.text import signed
 
 
 def sentences(rounds: Rounds) -> list[str]:
@@ -56,8 +56,8 @@ def _against_ensemble(rounds: Rounds, network: str) -> dict[str, Difference]:
 def _verdict(found: Difference) -> str:
     """Returns whether an NLL is worse or better than the ensemble's; level where the interval reaches 0."""
     if found.interval is None:
-        return f"{found.cell()}, too few for an interval"
-    return f"{found.verdict or 'level'}: {found.cell().removesuffix(f' {found.verdict}')}"
+        return f"{found.shown()}, too few for an interval"
+    return f"{found.verdict or 'level'}: {found.shown()}"
 
 
 def remarks(rounds: Rounds, network: str) -> str:
@@ -149,7 +149,7 @@ def where_it_loses(rounds: Rounds) -> list[str]:
                     f"{_named(found, 'better')}."
                 )
         behind = [
-            f"the {NAMES[ours]} ({signed(each.mean, 3)})"
+            f"the {NAMES[ours]} ({signed(each.mean)})"
             for ours in OURS
             if (each := latest_difference(rounds, network, ours, "test", "deterministic")) and each.mean > 0
         ]

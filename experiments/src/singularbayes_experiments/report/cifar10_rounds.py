@@ -23,6 +23,7 @@ from singularbayes_experiments.report.cifar10_scores import (
 from singularbayes_experiments.report.cifar10_sentences import FOLDER
 from singularbayes_experiments.report.cifar10_settings import tuning_table
 from singularbayes_experiments.report.cifar10_tables import corruptions_table, results_table
+from singularbayes_experiments.report.text import folded
 
 _FIFTH = (
     "ResNet-20 has the settings and ranks of the third round, found with 12 epochs, and trains for 64. MC dropout and "
@@ -63,11 +64,6 @@ _CORRUPTED = (
     "Corrupted: the mean over eight corruptions at five severities, {images} test images each, with the constants of "
     "CIFAR-10-C but noise of our own, so numbers are not those of its published files."
 )
-
-
-def folded(summary: str, lines: list[str]) -> list[str]:
-    """Returns lines that a reader unfolds."""
-    return ['<details markdown="1">', f"<summary>{summary}</summary>", "", *lines, "</details>", ""]
 
 
 def round_details(folder: Path, name: str, records: Records, above: Collection[str] = ()) -> list[str]:

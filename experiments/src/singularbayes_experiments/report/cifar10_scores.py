@@ -47,14 +47,14 @@ def read_round(folder: Path, name: str) -> Records:
     """Returns the records of a round.
 
     The fourth adds seeds and methods to the third, on ResNet-20 and without the held-out classes, where the settings
-    are the same: what it did not run of these is the third's.
+    are the same: what it did not run of these is the third's. A run of the fourth that diverged was run.
     """
     own = read_lines(folder / name)
     if name != FOURTH:
         return own
     mine, earlier = (
-        {(one["network"], one["held_out"], one["method"], one["seed"]): one for one in results(records)}
-        for records in (own, read_lines(folder / THIRD))
+        {(one["network"], one["held_out"], one["method"], one["seed"]): one for one in records}
+        for records in ([one for one in own if one["stage"] == "result"], results(read_lines(folder / THIRD)))
     )
     shared = {key[:2] for key in mine if key[:2] != ("resnet9", False)}
     return own + [one for key, one in earlier.items() if key[:2] in shared and key not in mine]
@@ -115,10 +115,6 @@ def mean_cell(values: Sequence[float], decimals: int = 3) -> str:
     several = len(values) > 1 and max(values) > min(values)  # a detector without a network has one value
     error = f" ± {standard_error(values):.{decimals}f}" if several else ""
     return f"{np.mean(values):.{decimals}f}{error}"
-
-
-def signed(value: float, decimals: int = 4) -> str:
-    return ("−" if round(value, decimals) < 0 else "+") + f"{abs(value):.{decimals}f}"
 
 
 def in_millions(count: int) -> str:

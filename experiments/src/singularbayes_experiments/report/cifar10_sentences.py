@@ -20,6 +20,7 @@ from singularbayes_experiments.report.cifar10_scores import (
     repeated,
     scores,
 )
+from singularbayes_experiments.report.text import signed
 
 PAGE, FOLDER = "cifar10.md", "cifar10"
 PUBLISHED = (0.917, 0.925)  # accuracy of one deterministic ResNet-20
@@ -40,7 +41,7 @@ def reproduction(rounds: Rounds) -> str:
     records = latest_round(rounds, ENSEMBLE, "resnet20")
     own = list(scores(records, "resnet20", "deterministic", "test", "accuracy").values())
     epochs = epochs_of(records, "resnet20", "deterministic")
-    found = {f"after {epochs} epochs ({count_seeds(len(own))}), as in the table,": own} if own else {}
+    found = {f"after {epochs} epochs ({count_seeds(len(own))}), as in the table": own} if own else {}
     if longest and epochs != plan.PUBLISHED_EPOCHS:
         unit = "" if found else " epochs"
         found[f"after {plan.PUBLISHED_EPOCHS}{unit} ({count_seeds(len(longest))})"] = longest
@@ -50,7 +51,7 @@ def reproduction(rounds: Rounds) -> str:
             f"The deterministic ResNet-20 has no result, so nothing here reproduces a published number ({published})."
         )
     means = {after: float(np.mean(values)) for after, values in found.items()}
-    shown = " and ".join(f"{100 * mean:.2f} % {after}" for after, mean in means.items()).removesuffix(",")
+    shown = ", and ".join(f"{100 * mean:.2f} % {after}" for after, mean in means.items())
     good = [is_published(mean) for mean in means.values()]
     word = "which it reproduces" if all(good) else "which it does not reproduce"
     return (
@@ -71,7 +72,7 @@ def remark(rounds: Rounds) -> str:
         if found:
             parts.append(f"{sum(each.mean > 0 for each in found)} of {len(found)} on {title}")
         names = [
-            f"the {NAMES[ours]}{_after(rounds, network, ours)}"
+            f"the {NAMES[ours]}{f' ({after})' if (after := _after(rounds, network, ours)) else ''}"
             for ours in OURS
             if (each := latest_difference(rounds, network, ours, "test", "deterministic")) and each.mean > 0
         ]
@@ -105,15 +106,15 @@ def _higher(rounds: Rounds, network: str, ours: str, part: str) -> str:
         return ""
     seeds = len(found.ours)
     sure = count_seeds(seeds) if seeds < LEAST_SEEDS else "" if found.verdict else "the interval includes 0"
-    notes = ", ".join(filter(None, [_after(rounds, network, ours).strip(" ()"), sure]))
-    return f"{NAMES[ours]} +{found.mean:.3f}{f' ({notes})' if notes else ''}"
+    notes = ", ".join(filter(None, [_after(rounds, network, ours), sure]))
+    return f"{NAMES[ours]} {signed(found.mean)}{f' ({notes})' if notes else ''}"
 
 
 def _after(rounds: Rounds, network: str, ours: str) -> str:
     """Returns the epochs of a round whose deterministic ResNet-20 is below the published accuracy; else ""."""
     records = latest_round(rounds, ours, network)
     under = is_under_trained(records, network)
-    return f" (after {epochs_of(records, network, 'deterministic')} epochs)" if under else ""
+    return f"after {epochs_of(records, network, 'deterministic')} epochs" if under else ""
 
 
 def is_under_trained(records: Records, network: str) -> bool:

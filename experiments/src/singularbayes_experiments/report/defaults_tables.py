@@ -4,12 +4,12 @@
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems.defaults import RESULT_SEEDS, SETS
-from singularbayes_experiments.report import adapter_tables
+from singularbayes_experiments.report import adapter_tables, text
 from singularbayes_experiments.runs import defaults
 from singularbayes_experiments.runs.modes_tables import name_of
 
@@ -42,32 +42,20 @@ def table(grid: str) -> str:
     heads = " | | ".join("one network" if number == 1 else "four components" for number in sorted(names))
     rows = [f"| data | {heads} | |", "|---" * (1 + 2 * len(every)) + "|"]
     for one in SETS:
-        cells = [f"{_interval(found[one])} | {_word(found[one])}" for found in every]
+        cells = [_cells(found[one]) for found in every]
         rows.append(f"| {name_of(one)} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def _interval(found: protocol.Paired) -> str:
-    return f"{_signed(found.mean)} [{_signed(found.low)}, {_signed(found.high)}]"
-
-
-def _signed(value: float) -> str:
-    """Returns three decimals; −.000 is below 0, so that an interval and the word beside it agree."""
-    return f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−")
-
-
-def _word(found: protocol.Paired) -> str:
-    return "better" if found.high < 0 else "worse" if found.low > 0 else ""
-
-
-def _constant(text: str) -> Callable[[Sequence[dict]], str]:
-    return lambda _: text
+def _cells(found: protocol.Paired) -> str:
+    mean, low, high = map(adapter_tables.signed, (found.mean, found.low, found.high))
+    side = found.side()
+    return f"{mean} [{low}, {high}] | {'' if side == 'level' else side}"
 
 
 def filled(page: str) -> str:
     """Returns the page with its tables."""
-    tables = {f"defaults: {grid}": _constant(table(grid)) for grid in FOLDERS}
-    return adapter_tables.filled(page, [], tables)
+    return text.filled(page, {f"defaults: {grid}": table(grid) for grid in FOLDERS})
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ _TRAINED = {
 
 
 class Means:
-    """The mean of a metric over the runs of a method."""
+    """The mean of a metric over the runs of a method; None without a run that has it."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -54,20 +54,19 @@ class Means:
         key = experiment, method, preset
         return [one for one in self.records if (one.experiment, one.method, one.preset) == key]
 
-    def __call__(self, experiment: str, method: str, metric: str, preset: str = "chosen") -> float:
+    def __call__(self, experiment: str, method: str, metric: str, preset: str = "chosen") -> float | None:
         values = [one.metrics[metric] for one in self.runs(experiment, method, preset) if metric in one.metrics]
-        return sum(values) / len(values)
+        return sum(values) / len(values) if values else None
 
     def best(self, experiment: str, metric: str) -> float:
         """Returns the highest mean of a metric among the tuned methods of the earlier runs."""
-        tuned = [one for one in self.records if (one.experiment, one.preset) == (experiment, "chosen")]
-        methods = {one.method for one in tuned if metric in one.metrics}
-        return max(self(experiment, name, metric) for name in methods)
+        tuned = {one.method for one in self.records if (one.experiment, one.preset) == (experiment, "chosen")}
+        means = [self(experiment, name, metric) for name in tuned]
+        return max(mean for mean in means if mean is not None)
 
     def simple(self, experiment: str, method: str, metric: str) -> float | None:
-        """Returns the mean of a detector; None where it has no record of it."""
-        has = any(metric in one.metrics for one in self.runs(experiment, method, SIMPLE))
-        return self(experiment, method, metric, SIMPLE) if has else None
+        """Returns the mean of a detector."""
+        return self(experiment, method, metric, SIMPLE)
 
 
 # The paper's tables of detection, and the numbers of an example that detect the same pair without a network.
@@ -112,7 +111,13 @@ def best_without_network(experiment: str, records: Sequence[Record]) -> tuple[st
 
 
 def paper_pairs(means: Means) -> str:
-    """Returns that some pairs are those of the paper, with its best number beside one without a network."""
+    """Returns that some pairs are those of the paper, with its best number beside one without a network.
+
+    Nothing where one of the pairs has no such number.
+    """
+    alone = [_alone(means, name) for name in ("sst2", "beijing")]
+    if not all(alone):
+        return ""
     best = {
         name: max(number.value for (_, measure), number in numbers(name).items() if measure == f"auroc_ood_{by}")
         for name, by in (("sst2", "mi"), ("beijing", "epistemic"))
@@ -120,8 +125,8 @@ def paper_pairs(means: Means) -> str:
     return (
         "**Published comparisons that mean little.** Reviews against news, Beijing against Guangzhou and adults "
         "against newborns are the paper's own pairs. The paper's best AUROC is "
-        f"{best['sst2']:.3f} on the first (without a network: {_alone(means, 'sst2')}) and {best['beijing']:.3f} on "
-        f"the second ({_alone(means, 'beijing')}). {_NEWBORNS}. "
+        f"{best['sst2']:.3f} on the first (without a network: {alone[0]}) and {best['beijing']:.3f} on "
+        f"the second ({alone[1]}). {_NEWBORNS}. "
         "[The paper's tables](paper_tables.md) have this beside them."
     )
 
@@ -136,8 +141,8 @@ def main_pairs(means: Means, scores: Sequence[Scores], methods: Mapping[str, str
     rows, ahead, distant = [], 0, 0
     for experiment, (words, start, _) in _PAIRS.items():
         plain, own = best_without_network(experiment, means.records), found.get(experiment)
-        if own is not None and plain is not None:
-            ours = {name: own.mean(name, own.data.ood) for name in methods if own.values(name, own.data.ood)}
+        ours = {name: own.mean(name, own.data.ood) for name in methods if own.values(name, own.data.ood)} if own else {}
+        if ours and plain is not None:
             network = {name: means.simple(experiment, name, f"{start}auroc_ood") for name in _OF_NETWORK}
             cells = [
                 f"{plain[0]} {plain[1]:.3f}",
@@ -215,7 +220,8 @@ def _other_rows(means: Means, only: str = "") -> dict[str, dict[str, tuple[float
             continue
         metric = f"{start}auroc_ood"
         cells = {}
-        plain = {name: value for each, name in names.items() if (value := means.simple(experiment, each, metric))}
+        every = {name: means.simple(experiment, each, metric) for each, name in names.items()}
+        plain = {name: value for name, value in every.items() if value is not None}
         if plain:
             better = {
                 (name if value >= 0.5 else _OPPOSITE[name]): max(value, 1 - value) for name, value in plain.items()

@@ -15,7 +15,7 @@ import numpy as np
 from singularbayes import metrics
 from singularbayes_experiments.methods.protocol import standard_error
 from singularbayes_experiments.problems.finetune import METHODS
-from singularbayes_experiments.report import adapter_tables
+from singularbayes_experiments.report import text
 from singularbayes_experiments.report.adapter_tables import (
     NAMES,
     OURS,
@@ -24,12 +24,14 @@ from singularbayes_experiments.report.adapter_tables import (
     difference,
     mean_cell,
     number,
+    paired_difference,
     read_lines,
     scores,
     short_name,
     signed,
 )
 from singularbayes_experiments.report.finetune_settings import (
+    SST2_ROWS,
     TITLES,
     defaults_table,
     levels_table,
@@ -37,7 +39,7 @@ from singularbayes_experiments.report.finetune_settings import (
     scales_sentence,
     scales_table,
 )
-from singularbayes_experiments.report.names import SIMPLE_NAMES
+from singularbayes_experiments.report.names import SIMPLE_NAMES, WITHOUT_NETWORK
 
 
 def read(folder: Path) -> list[dict]:
@@ -164,17 +166,15 @@ def conclusions(records: Sequence[dict]) -> str:
     lines = []
     for ours in OURS:
         won = [setting for setting in settings if best[setting] == ours]
-        lines.append(
-            f"{NAMES[ours]}: least mean NLL on {_count(won, settings)}. "
-            + " ".join(_against(records, settings, ours, theirs) for theirs in THEIRS)
-        )
+        against = [_against(records, settings, ours, theirs) for theirs in THEIRS]
+        lines.append(". ".join([f"{NAMES[ours]}: least mean NLL on {_count(won, settings)}", *against]))
     for ours in OURS:
         behind = {one: _behind(records, one, ours) for one in settings}
         over = [f"{TITLES[one]} ({signed(mean)} ± {number(se)})" for one, (mean, se) in behind.items() if mean > se]
         lines.append(f"{NAMES[ours]} behind LoRA + temperature by more than a standard error: {_listed(over)}")
         lines.append(f"{NAMES[ours]} with an accuracy more than .005 below LoRA's: {_listed(_less(records, ours))}")
         lines.append(f"{NAMES[ours]}, ECE / LoRA's where that is above .03: {_listed(_ece_shares(records, ours))}")
-    return "\n".join(f"- {line[0].upper()}{line[1:].rstrip('.')}." for line in lines)
+    return "\n".join(f"- {line[0].upper()}{line[1:]}." for line in lines)
 
 
 ROOT = Path(__file__).parents[4]
@@ -206,12 +206,12 @@ def calibrated_error(brier: float, rows: int, repeats: int = 200) -> float:
 
 def calibrated_line(records: Sequence[dict]) -> str:
     """Returns how small an ECE SST-2's few test sentences can show."""
-    settings = [setting for setting in settings_of(records) if setting.startswith("sst2")]
+    settings = [setting for setting in settings_of(records) if setting in SST2_ROWS]
     floor = {
         one: calibrated_error(float(np.mean(list(averages(records, one, "test", "brier").values()))), SENTENCES)
         for one in settings
     }
-    least = ", ".join(f"{number(value)} ({TITLES[one].removeprefix('SST-2, ')})" for one, value in floor.items())
+    least = ", ".join(f"{number(value)} ({SST2_ROWS[one]})" for one, value in floor.items())
     return (
         f"- SST-2 has {SENTENCES} test sentences, {round(SENTENCES / 15)} per bin. A perfectly calibrated predictor "
         f"with the methods' mean Brier score\n  has an expected ECE of {least} there, by simulation.\n"
@@ -246,8 +246,7 @@ def detection_table(records: Sequence[dict]) -> str:
                 where += [TITLES[setting]] if round(max(plain.values()), 3) >= round(means[best], 3) else []
         if cells:
             name = max(plain, key=plain.__getitem__)
-            words = SIMPLE_NAMES[name].removesuffix(" (no network)")
-            rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} | {words}, {number(plain[name])} |")
+            rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} | {WITHOUT_NETWORK[name]}, {number(plain[name])} |")
     by_entropy, by_mi = map(_listed, reached.values())
     last = "A number without a network reaches the best method, to three decimals, by entropy on"
     return "\n".join([*rows, "", f"{last}: {by_entropy}; by mutual information on: {by_mi}."])
@@ -314,9 +313,8 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _against(records: Sequence[dict], settings: Sequence[str], ours: str, theirs: str) -> str:
     """Returns on how many settings the interval of the paired difference is on one side of 0."""
-    cells = [difference(records, setting, ours, theirs) for setting in settings]
-    better, worse = (sum(cell.endswith(word) for cell in cells) for word in ("better", "worse"))
-    return f"Against {NAMES[theirs]}: better on {better}, worse on {worse}."
+    sides = [paired_difference(records, setting, ours, theirs).side() for setting in settings]
+    return f"Against {NAMES[theirs]}: better on {sides.count('better')}, worse on {sides.count('worse')}"
 
 
 def _behind(records: Sequence[dict], setting: str, ours: str) -> tuple[float, float]:
@@ -401,12 +399,12 @@ GUIDE = {"cost": cost_table, "out-of-scope": out_of_scope_table}
 
 def filled(page: str, records: Sequence[dict]) -> str:
     """Returns the page with its tables."""
-    return adapter_tables.filled(page, records, TABLES)
+    return text.filled(page, {name: table(records) for name, table in TABLES.items()})
 
 
 def filled_guide(page: str, records: Sequence[dict]) -> str:
     """Returns the guide with its tables."""
-    return adapter_tables.filled(page, records, GUIDE)
+    return text.filled(page, {name: table(records) for name, table in GUIDE.items()})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 
 from singularbayes_experiments.problems import finetune_language as plan
 from singularbayes_experiments.problems.finetune import METHODS
-from singularbayes_experiments.report import adapter_tables
+from singularbayes_experiments.report import text
 from singularbayes_experiments.report.adapter_tables import (
     NAMES,
     OURS,
@@ -220,7 +220,7 @@ TABLES = {
 
 def filled(page: str, records: Sequence[dict]) -> str:
     """Returns the page with its tables."""
-    return adapter_tables.filled(page, records, TABLES)
+    return text.filled(page, {name: table(records) for name, table in TABLES.items()})
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@ import numpy as np
 from singularbayes_experiments.problems.finetune import CANDIDATES, INITIAL, SCALES, SMALL, Adaptation, scaled
 from singularbayes_experiments.report.adapter_tables import number
 
+SST2_ROWS = {"sst2-1000": "1,000 rows", "sst2-4000": "4,000 rows", "sst2": "all rows"}
 TITLES = {
-    "sst2-1000": "SST-2, 1,000 rows",
-    "sst2-4000": "SST-2, 4,000 rows",
-    "sst2": "SST-2, all rows",
+    **{name: f"SST-2, {rows}" for name, rows in SST2_ROWS.items()},
     "clinc150-10": "CLINC150, 10 per intent",
     "clinc150": "CLINC150, all",
     "banking77-10": "Banking77, 10 per intent",

@@ -19,13 +19,14 @@ from singularbayes_experiments.report import (
 )
 from singularbayes_experiments.report.chapters import NO_NETWORK, Chapter, Part
 from singularbayes_experiments.report.detectors import Means, main_pairs, other_pairs, paper_pairs
+from singularbayes_experiments.report.earlier_runs import ABOUT, FOLDED, EarlierRuns, earlier_runs, with_paper
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.modes_section import Comparison
 from singularbayes_experiments.report.picture import Panel, Picture
-from singularbayes_experiments.report.remarks import remarks
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
 from singularbayes_experiments.report.tables import Table
+from singularbayes_experiments.report.text import folded
 
 NOTHING = Comparison()
 FIRST, PAPER, DISCLOSED, FIGURE = "index.md", "paper_tables.md", "disclosures.md", "summary.svg"
@@ -55,31 +56,22 @@ _CELLS = (
     "and stored parameters. ± is the standard error over seeds; in intensive care a seed is the mean over five shifts. "
     "Bold: the best, where the paired 95 % intervals of its differences to all others exclude zero. –: not run."
 )
-_PAIRS = (
-    "Row minus column: the mean over the seeds that both have, and its 95 % t interval; better or worse where it "
-    "excludes 0. –: the column was not run, or has no AUROC-OOD by this uncertainty, as a deterministic network."
-)
 _PROTOCOL = (
     "Settings by the [tuning protocol](../protocol.md), committed before the run. Behind each name: all methods, "
     "chosen settings, detectors without a posterior."
 )
-_EARLIER = (
-    "Runs that are older than the [tuning protocol](../protocol.md): they do not follow it, and not all of their "
-    "configurations were chosen blind ([disclosures](disclosures.md))."
-)
-_PAPER = "They include more methods, and the paper's settings"
+_ALL_DISCLOSURES = f"[All disclosures]({DISCLOSED}): what had been seen when, what diverged, what was left out."
 _ORIGINS = {"paper": "the paper's", "default": "the defaults"}
-_SMALL = "The same on nine small tables (UCI)"
 _DETECTING = {name: modes_summary.METHODS[name] for name in ("deep_ensemble", "full_rank", *modes_summary.OURS)}
 
 
-def render(chapters: Sequence[Chapter], title: str, command: str) -> str:
+def render(chapters: Sequence[Chapter], title: str, command: str, beside_paper: bool = True) -> str:
     """Returns one page of all tables, without figures; `command` is what the reader types to make it again."""
     lines = [f"# {title}", "", _made(command), ""]
-    titles = [*(chapter.section.title for chapter in chapters), index.TITLE]
+    titles = [*(chapter.section.title for chapter in chapters), *([index.TITLE] if beside_paper else [])]
     lines += [f"- {_link(title)}" for title in titles] + [""]
     lines += [line for chapter in chapters for line in _chapter(chapter, None)]
-    return "\n".join([*lines, *_index(chapters)])
+    return "\n".join([*lines, *(_index(chapters) if beside_paper else [])])
 
 
 def write(
@@ -89,6 +81,7 @@ def write(
     command: str,
     comparison: Comparison = NOTHING,
     more: Mapping[str, OwnPage] | None = None,
+    beside_paper: bool = True,
 ) -> Path:
     """Writes the pages of a folder and their figures, and returns the path of the first; see `pages`."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +91,7 @@ def write(
         for picture in chapter.pictures:
             for name, panel in zip(_files(chapter, picture), picture.panels, strict=True):
                 replace(folder / name, f"{panel.svg}\n".encode())
-    for name, text in pages(chapters, records, command, comparison, more).items():
+    for name, text in pages(chapters, records, command, comparison, more, beside_paper).items():
         replace(folder / name, text.encode())
     return folder / FIRST
 
@@ -116,61 +109,39 @@ def pages(
     command: str,
     comparison: Comparison = NOTHING,
     more: Mapping[str, OwnPage] | None = None,
+    beside_paper: bool = True,
 ) -> dict[str, str]:
     """Returns the pages of a folder by file name: the summary, the experiments, and the tables of the paper.
 
     Args:
         comparison: that under the tuning protocol, which the summary and the pages of its data sets begin with.
         more: pages of experiments with records of their own, by file name.
+        beside_paper: False leaves out the paper's numbers, and so the page of its tables.
     """
     links = {chapter.section.title: _page(chapter) for chapter in chapters}
     more = more or {}
-    found = {FIRST: _summary(chapters, records, command, comparison, more)}
+    found = {FIRST: _summary(chapters, records, command, comparison, more, beside_paper)}
     found |= {name: own.text for name, own in more.items()}
-    paired = {each.data.experiment: summary.differences(each) for each in summary.collect(records)}
-    said = remarks(records)
+    earlier = earlier_runs(chapters, records, beside_paper)
     for chapter in chapters:
-        name = _name(chapter)
-        title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
-        lines = [title, "", description, "", *earlier(name, rest, comparison, said.get(name, ""), _about(chapter))]
+        own = earlier[_name(chapter)]
+        title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=own.differences())
+        lines = [title, "", description, "", *_below_description(chapter, rest, comparison, own)]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
     found[DISCLOSED] = "\n".join([*disclosed(chapters, records, comparison, more), _made(command), ""])
-    found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
+    if beside_paper:
+        found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
     return found
 
 
-def earlier(
-    name: str, lines: Sequence[str], comparison: Comparison, remark: str = "", about: str = _EARLIER
+def _below_description(
+    chapter: Chapter, lines: Sequence[str], comparison: Comparison, earlier: EarlierRuns
 ) -> list[str]:
-    """Returns what stands below the description of an experiment: its results under the protocol, the others folded.
-
-    Args:
-        remark: what to keep in mind about the earlier runs; about: what they are.
-    """
-    remark_lines = [remark, ""] if remark else []
-    if name not in comparison.sections:
-        return [*([about, ""] if comparison else []), *remark_lines, *lines]
-    return [
-        comparison.sections[name].text,
-        "## Earlier runs, and the paper's settings" if _PAPER in about else "## Earlier runs",
-        "",
-        about,
-        "",
-        *remark_lines,
-        '<details markdown="1">',
-        "<summary>All tables and figures of the earlier runs</summary>",
-        "",
-        *lines,
-        "</details>",
-        "",
-    ]
-
-
-def _about(chapter: Chapter) -> str:
-    """Returns what the earlier runs of an experiment are."""
-    if not chapter.section.in_paper or all(part.group.preset != "paper" for part in chapter.parts):
-        return _EARLIER
-    return f"{_EARLIER} {_PAPER}{' and values' if any(part.against for part in chapter.parts) else ''}."
+    """Returns the results of an experiment under the protocol, and the lines of its earlier runs, folded then."""
+    newer = comparison.sections.get(_name(chapter))
+    if newer is None:
+        return [*earlier.lines(dated=bool(comparison)), *lines]
+    return [newer.text, f"## {earlier.title}", "", *earlier.lines(), *folded(FOLDED, lines)]
 
 
 def _summary(
@@ -179,14 +150,16 @@ def _summary(
     command: str,
     comparison: Comparison,
     more: Mapping[str, OwnPage],
+    beside_paper: bool,
 ) -> str:
-    lines = [f"# {summary.TITLE}", "", *opening(records, comparison, more), "## Pages", ""]
+    lines = [f"# {summary.TITLE}", "", *opening(records, comparison, more, beside_paper), "## Pages", ""]
     order = [modes_summary.page_of(each.data) for each in comparison.scores]
     first = sorted((each for each in chapters if _page(each) in order), key=lambda each: order.index(_page(each)))
     others = [each for each in chapters if each not in first]
     own_pages = [f"- [{own.text.splitlines()[0].removeprefix('# ')}]({name})" for name, own in more.items()]
     lines += [*map(_item, first), *own_pages, *map(_item, others)]
-    lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
+    paper = f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand"
+    lines += [paper, ""] if beside_paper else [""]
     return "\n".join([*lines, _made(command), ""])
 
 
@@ -194,51 +167,63 @@ def _item(chapter: Chapter) -> str:
     return f"- [{chapter.section.title}]({_page(chapter)})"
 
 
-def opening(records: Sequence[Record], comparison: Comparison, more: Mapping[str, OwnPage] | None = None) -> list[str]:
+def opening(
+    records: Sequence[Record],
+    comparison: Comparison,
+    more: Mapping[str, OwnPage] | None = None,
+    beside_paper: bool = True,
+) -> list[str]:
     """Returns the summary below its title: one sentence, one table, one figure, losses, detection and disclosures."""
     scores, more = summary.collect(records), more or {}
+    beside = [f"- {own.remark}" for own in more.values() if own.remark]
+    lost = [line for own in more.values() for line in own.losses]
     if not comparison:
-        return _opening_of_earlier(scores)
+        return [*_opening_of_earlier(scores, beside, lost), "## Disclosures", "", _ALL_DISCLOSURES, ""]
     modes = comparison.scores
     small = [each for each in modes if each.data.experiment in modes_summary.UCI]
     lines = [modes_sentences.sentence(modes), "", modes_sentences.KEY, ""]
     lines += [*modes_summary.table([each for each in modes if each not in small], records), ""]
-    lines += _folded(_SMALL, [*modes_summary.table(small), ""]) if small else []
+    lines += folded(f"The same on {len(small)} small tables (UCI)", [*modes_summary.table(small), ""]) if small else []
     lines += [*modes_sentences.meaning(modes), f"- {_PROTOCOL}", ""]
     lines += [f"![{comparison.figure.alt}]({FIGURE})", "", modes_figure.CAPTION, ""]
-    lines += [
-        *modes_sentences.headline(modes, records),
-        *(f"- {own.remark}" for own in more.values() if own.remark),
-        "",
-    ]
+    lines += [*modes_sentences.headline(modes, records), *beside, ""]
     lines += ["## Where it loses", "", "Where a paired 95 % interval excludes 0:", "", *modes_summary.losses(modes), ""]
     older = modes_disclosures.beside_older_runs(modes, records)
-    means = [older, *(line for own in more.values() for line in own.losses)]
+    means = [older, *lost]
     lines += ["By their means:", "", *filter(None, means), ""] if any(means) else []
     kept = Means(records)
-    detection = [main_pairs(kept, modes, _DETECTING), paper_pairs(kept), other_pairs(kept)]
+    detection = [main_pairs(kept, modes, _DETECTING), *([paper_pairs(kept)] if beside_paper else []), other_pairs(kept)]
     detection += [own.detection for own in more.values()]
     lines += ["## Out-of-distribution detection", "", *(line for each in detection if each for line in (each, ""))]
     lines += ["## Disclosures", "", *(f"- {line}" for line in _disclosures(comparison, records)[:2]), ""]
     lines[-1:-1] = [f"- {own.cut}" for own in more.values() if own.cut]
-    lines += [f"[All disclosures]({DISCLOSED}): what had been seen when, what diverged, what was left out.", ""]
+    lines += [_ALL_DISCLOSURES, ""]
     lines += ["## More", ""]
-    lines += [line for title, own in modes_sentences.folded(modes).items() for line in _folded(title, [*own, ""])]
-    return [*lines, *_folded("Earlier runs, older than the protocol", _opening_of_earlier(scores, folded=True))]
+    lines += [line for title, own in modes_sentences.folded(modes).items() for line in folded(title, [*own, ""])]
+    below = [f"{ABOUT} {with_paper(values=beside_paper)}", "", summary.headline(scores), ""]
+    below += _table_of_earlier(scores, "**Where low rank loses in earlier runs**") if scores else []
+    return [*lines, *folded("Earlier runs, older than the protocol", below)]
 
 
-def _opening_of_earlier(scores: Sequence[summary.Scores], folded: bool = False) -> list[str]:
-    """Returns the table of earlier runs and where low rank loses in it."""
-    lines = [*([f"{_EARLIER} {_PAPER} and values.", ""] if folded else []), summary.headline(scores), ""]
-    if scores:
-        where = "**Where low rank loses in earlier runs**" if folded else "## Where it loses"
-        lines += [*summary.table(scores), "", _CELLS, "", where, ""]
-        lines += [*(summary.losses(scores) or ["Nowhere beyond a paired 95 % interval."]), ""]
-    return lines
+def _opening_of_earlier(scores: Sequence[summary.Scores], beside: Sequence[str], lost: Sequence[str]) -> list[str]:
+    """Returns the table of earlier runs and where low rank loses in it.
+
+    Args:
+        beside: remarks of experiments with records of their own; lost: where they lose.
+    """
+    where = "## Where it loses"
+    lines = [
+        summary.headline(scores),
+        "",
+        *(_table_of_earlier(scores, where) if scores else [where, ""] if lost else []),
+    ]
+    lines += [*lost, ""] if lost else []
+    return [*lines, *beside, ""] if beside else lines
 
 
-def _folded(title: str, lines: Sequence[str]) -> list[str]:
-    return ['<details markdown="1">', f"<summary>{title}</summary>", "", *lines, "</details>", ""]
+def _table_of_earlier(scores: Sequence[summary.Scores], where: str) -> list[str]:
+    lost = summary.losses(scores) or ["Nowhere beyond a paired 95 % interval."]
+    return [*summary.table(scores), "", _CELLS, "", where, "", *lost, ""]
 
 
 def _disclosures(comparison: Comparison, records: Sequence[Record]) -> list[str]:
@@ -306,11 +291,11 @@ def _chapter(
         origin = "paper" if section.in_paper else "default"
         body = _part(part, origin, folds and part.group.preset == first)
         if pairs and part.group.preset == first:
-            body = ["**Paired differences**", "", *pairs, "", _PAIRS, "", *body]
+            body = [*pairs, *body]
         other = folds and part.group.preset != first
         if other or (part.group.preset == "trial" and len(chapter.parts) > 1):
             head = f"{part.label} ({len(part.group.records)} runs)"
-            lines += ['<details markdown="1">', f"<summary>{head}</summary>", "", *body, "</details>", ""]
+            lines += folded(head, body)
         else:
             lines += [f"{level}# {part.label}", "", *body]
     if figures is not None:
@@ -329,8 +314,7 @@ def _part(part: Part, origin: str, folds: bool = False) -> list[str]:
     lines = [markdown(table) for table in shown]
     if others:
         head = f"More tables: {'; '.join(table.title for table in others)}"
-        lines += ['<details markdown="1">', f"<summary>{head}</summary>", ""]
-        lines += [*(markdown(table) for table in others), "</details>", ""]
+        lines += folded(head, [markdown(table) for table in others])
     if part.against:
         lines += _against(part)
     if part.settings.departures:

@@ -1,16 +1,18 @@
 """What a sceptic should know about the comparison under the tuning protocol; the numbers are those of the records."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.methods.protocol import Paired
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import summary
-from singularbayes_experiments.report.modes_sentences import in_hindsight, one_round, other_starts, pairs_of_care
+from singularbayes_experiments.report.modes_care import pairs_of_care
+from singularbayes_experiments.report.modes_sentences import in_hindsight, one_round, other_starts
 from singularbayes_experiments.report.modes_summary import METHODS, UCI, count_sides, has_fewer_rounds
-from singularbayes_experiments.report.summary import Scores, signed
+from singularbayes_experiments.report.summary import Scores
+from singularbayes_experiments.report.text import interval, number, signed
 
 _MIXTURES = ("mixture_repeat", "mixture_svd")
 
@@ -49,21 +51,23 @@ def disclosures(
 
 def _fewer(scores: Sequence[Scores], records: Sequence[Record]) -> str:
     """Returns the methods with fewer rounds than the others of a data set, with what an older run has."""
-    parts = []
+    older, parts = {each.data.experiment: each for each in summary.collect(records)}, []
     for each in scores:
+        nll = _of_others(older.get(each.data.experiment))
         for method in METHODS:
             if has_fewer_rounds(each, method):
-                older = [
-                    one.metrics["nll"]
-                    for one in records
-                    if (one.experiment, one.method, one.preset) == (each.data.experiment, method, "chosen")
-                ]
-                beside = f"; an older run, with other settings, has {np.mean(older):.3f}" if older else ""
+                mean = number(each.mean(method, each.data.nll)) if _has(each, method) else ""
+                own = f"its NLL is {mean}" if mean else "one of its runs diverged"
+                beside = f"; an older run, with other settings, has {number(nll[method])}" if method in nll else ""
                 parts.append(
                     f"On {each.data.title} {METHODS[method]} had {each.rounds[method]} of {max(each.rounds.values())} "
-                    f"rounds: its NLL is {each.mean(method, each.data.nll):.3f}{beside}."
+                    f"rounds: {own}{beside}."
                 )
     return f" {' '.join(parts)}" if parts else ""
+
+
+def _has(scores: Scores, method: str) -> bool:
+    return bool(scores.values(method, scores.data.nll))
 
 
 def _last_run(scores: Sequence[Scores], before: Sequence[Scores]) -> str:
@@ -91,7 +95,7 @@ class OlderRun:
         return self.lowest - self.nll
 
     def __str__(self) -> str:
-        shown = [f"{value:.{self.scores.data.decimals}f}".replace("-", "−") for value in (self.nll, self.lowest)]
+        shown = [number(value, self.scores.data.decimals) for value in (self.nll, self.lowest)]
         return f"{self.scores.data.title} ({summary.METHODS[self.method]} {shown[0]}, lowest of the table {shown[1]})"
 
 
@@ -100,10 +104,8 @@ def older_runs(scores: Sequence[Scores], records: Sequence[Record]) -> list[Olde
     older = {each.data.experiment: each for each in summary.collect(records)}
     found_runs = []
     for each in scores:
-        name, least = (
-            each.data.experiment,
-            min(each.mean(method, each.data.nll) for method in METHODS if each.values(method, each.data.nll)),
-        )
+        name = each.data.experiment
+        least = min((each.mean(method, each.data.nll) for method in METHODS if _has(each, method)), default=-math.inf)
         found = _of_tables(records, each) if name in UCI else _of_others(older.get(name))
         lower = {method: nll for method, nll in found.items() if nll < least}
         if lower:
@@ -142,9 +144,7 @@ def beside_older_runs(scores: Sequence[Scores], records: Sequence[Record]) -> st
 
 def _of_others(older: Scores | None) -> dict[str, float]:
     runs = older.runs if older else {}
-    return {
-        method: older.mean(method, older.data.nll) for method in runs if older and older.values(method, older.data.nll)
-    }
+    return {method: older.mean(method, older.data.nll) for method in runs if older and _has(older, method)}
 
 
 def _of_tables(records: Sequence[Record], scores: Scores) -> dict[str, float]:
@@ -166,8 +166,8 @@ def _care(final: Sequence[dict]) -> str:
     """Returns the intervals of intensive care by what is taken as independent."""
     found = [(method, every) for method, every in pairs_of_care(final) if method in _MIXTURES]
     parts = [
-        f"{METHODS[method]} {signed(seeds.mean, 4)} {_interval(seeds)} over seeds, {_interval(shifts)} over the means "
-        f"of the five shifts, {_interval(every)} over all runs"
+        f"{METHODS[method]} {signed(seeds.mean, 4)} {interval(seeds, 4)} over seeds, {interval(shifts, 4)} over the "
+        f"means of the five shifts, {interval(every, 4)} over all runs"
         for method, (seeds, shifts, every) in found
     ]
     return (
@@ -176,7 +176,3 @@ def _care(final: Sequence[dict]) -> str:
         if parts
         else ""
     )
-
-
-def _interval(found: Paired) -> str:
-    return f"[{signed(found.low, 4)}, {signed(found.high, 4)}]"

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from singularbayes.plots import style
 from singularbayes_experiments.methods.protocol import standard_error
 from singularbayes_experiments.report.modes_summary import METHODS, OURS, is_smaller
-from singularbayes_experiments.report.picture import Panel, panel
+from singularbayes_experiments.report.picture import Panel, panel, signed_tick
 from singularbayes_experiments.report.summary import Scores
 
 RIVAL = "deep_ensemble"
@@ -48,7 +48,7 @@ def figure(scores: Sequence[Scores]) -> Panel:
         if second is not None:
             draw_differences(second, with_ood, "ood")
             second.invert_xaxis()
-            second.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _signed(value)))
+            second.xaxis.set_major_formatter(FuncFormatter(signed_tick))
             second.set_xlabel("← better     AUROC-OOD less the ensemble's     worse →")
         page.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=len(OURS))
 
@@ -74,7 +74,7 @@ def _draw_nll(axes: Axes, scores: Sequence[Scores]) -> None:
     low, high = axes.get_xlim()
     axes.set_xticks([tick for tick in ticks if low <= tick <= high])
     axes.set_xticks([], minor=True)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _signed(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(signed_tick))
     axes.set_xlabel("← better        NLL less the ensemble's, nats        worse →")
     large = sum(not is_smaller(each) for each in scores)
     if 0 < large < len(scores):
@@ -129,7 +129,7 @@ def draw_differences(axes: Axes, scores: Sequence[Scores], kind: str) -> None:
         for row, each in enumerate(scores):
             found = each.difference(name, RIVAL, getattr(each.data, kind))
             if found is not None:
-                fill = colour if found.low > 0 or found.high < 0 else "white"
+                fill = colour if found.side() != "level" else "white"
                 reach = [[found.mean - found.low], [found.high - found.mean]]
                 axes.errorbar(found.mean, row + (place - 1) * _STEP, xerr=reach, mfc=fill, **options)
     axes.set_yticks(range(len(scores)), [each.data.title for each in scores])
@@ -137,7 +137,3 @@ def draw_differences(axes: Axes, scores: Sequence[Scores], kind: str) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=style.PALE)
     axes.set_axisbelow(True)
-
-
-def _signed(value: float) -> str:
-    return "0" if value == 0 else f"{value:+g}".replace("-", "−")

@@ -17,6 +17,7 @@ import numpy as np
 
 from singularbayes_experiments.methods.protocol import paired
 from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, ModesSet
+from singularbayes_experiments.report import text
 from singularbayes_experiments.report.modes_rounds import choices_at_edges, incomplete, round_of_choice, runs_of
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import by_run, chosen, final_results, rounds_of
@@ -113,8 +114,8 @@ def scope(lines: Sequence[dict]) -> str:
     return "\n".join(_wrapped(f"- {part}", "  ") for part in [*parts, _edges(records)] if part)
 
 
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+def _wrapped(words: str, indent: str = "") -> str:
+    return textwrap.fill(words, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _fewer_rounds(records: dict, sets: Sequence[ModesSet], counted: Mapping[str, int]) -> list[str]:
@@ -178,20 +179,16 @@ def filled(page: str, lines: Sequence[dict]) -> str:
         "modes: scope": scope(lines),
         "modes: ivon rounds": newton_rounds(by_run(lines)),
     }
-    for name, text in blocks.items():
-        before, rest = page.split(f"<!-- {name} -->\n")
-        _, after = rest.split("\n<!-- end -->", 1)
-        page = f"{before}<!-- {name} -->\n{text}\n<!-- end -->{after}"
-    return page
+    return text.filled(page, blocks)
 
 
 def add(run: Path, plan: str) -> None:
     """Puts the records of a run, those that are new, into the folder of records, and what is known about it."""
     known = by_run(read_lines([FOLDER]))
     new = {key: line for key, line in by_run(read_lines([run])).items() if key not in known}
-    text = "".join(f"{json.dumps(line)}\n" for line in new.values())
+    packed = "".join(f"{json.dumps(line)}\n" for line in new.values())
     number = len(list(FOLDER.glob("*.jsonl.gz"))) + 1
-    (FOLDER / f"records_{number}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    (FOLDER / f"records_{number}.jsonl.gz").write_bytes(gzip.compress(packed.encode(), mtime=0))
     about = json.loads((run / "machine.json").read_text()) | {"plan": plan, "runs": len(new)}
     (FOLDER / f"about_{number}.json").write_text(json.dumps(about, indent=1) + "\n")
 

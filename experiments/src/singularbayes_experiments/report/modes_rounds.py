@@ -12,13 +12,13 @@ from singularbayes_experiments.runs.modes_records import DIVERGED, RESULTS, Reco
 
 
 def incomplete(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, OtherRound]:
-    """Returns the results of the methods that have some in a round that does not count."""
+    """Returns the results of the methods that have some in a round that does not count, if none diverged."""
     counted = rounds_of(records, one)
     found: dict[str, OtherRound] = {}
     for method in methods:
         name = chosen(records, one, method, one.rounds)
         runs = runs_of(records, one, method, name)
-        if name and runs and round_of(one, name) > counted:
+        if name and _is_finite(runs) and round_of(one, name) > counted:
             found[method] = OtherRound(round_of(one, name), runs)
     return found
 
@@ -29,7 +29,7 @@ def other_start(records: Records, one: ModesSet, method: str, rival: str) -> Oth
     number = round_of(one, name) if name and name != DIVERGED else one.rounds
     start = chosen(records, one, rival, number)
     runs = {} if start == choices(records, one).get(rival) else runs_of(records, one, rival, start)
-    return OtherRound(number, runs) if runs else None
+    return OtherRound(number, runs) if _is_finite(runs) else None
 
 
 def given_up(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, OtherRound]:
@@ -43,8 +43,8 @@ def given_up(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[st
         own = runs_of(records, one, method, last.get(method))
         for number in range(1, rounds_of(records, one)):
             runs = runs_of(records, one, method, chosen(records, one, method, number))
-            least = found[method].mean if method in found else _mean(own) if own else -math.inf
-            if runs and _mean(runs) < least:
+            least = found[method].mean if method in found else _mean(own) if _is_finite(own) else -math.inf
+            if _is_finite(runs) and _mean(runs) < least:
                 found[method] = OtherRound(number, runs)
     return found
 
@@ -72,8 +72,14 @@ def choices_at_edges(records: Records, one: ModesSet) -> tuple[int, int]:
 
 
 def runs_of(records: Records, one: ModesSet, method: str, name: str | None) -> dict[Any, float]:
-    """Returns the NLL of the results of a configuration by seed."""
-    return {key[4]: run["nll"] for key, run in records.items() if name and key[:4] == (one.name, RESULTS, method, name)}
+    """Returns the NLL of the results of a configuration by seed, NaN where a run diverged."""
+    own = (one.name, RESULTS, method, name)
+    return {key[4]: run.get("nll", math.nan) for key, run in records.items() if name and key[:4] == own}
+
+
+def _is_finite(runs: Mapping[Any, float]) -> bool:
+    """Whether there are runs and none diverged."""
+    return bool(runs) and all(map(math.isfinite, runs.values()))
 
 
 def _mean(runs: Mapping[Any, float]) -> float:

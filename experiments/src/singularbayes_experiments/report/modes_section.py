@@ -2,39 +2,34 @@
 
 import gzip
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from singularbayes_experiments.methods.protocol import edges
-from singularbayes_experiments.problems.modes import METHODS, SETS, SHIFTS, ModesSet
-from singularbayes_experiments.problems.modes_grids import configurations
+from singularbayes_experiments.problems.modes import METHODS, SETS, ModesSet
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import modes_figure
 from singularbayes_experiments.report.detectors import ONE_SEED, Means, best_without_network, other_pairs_table
+from singularbayes_experiments.report.modes_care import shift_tables
 from singularbayes_experiments.report.modes_disclosures import older_and_lower
-from singularbayes_experiments.report.modes_rounds import round_of_choice
-from singularbayes_experiments.report.modes_sentences import pairs_of_care
+from singularbayes_experiments.report.modes_settings import settings_table
 from singularbayes_experiments.report.modes_summary import FOLDER, UCI, count_sides, scores_of
 from singularbayes_experiments.report.modes_summary import METHODS as SUMMARY
 from singularbayes_experiments.report.names import SIMPLE, SIMPLE_NAMES
 from singularbayes_experiments.report.picture import Panel
-from singularbayes_experiments.report.summary import Scores, head, shown_interval, shown_mean
-from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import CARE, DIVERGED, Records, by_run, choices, final_results
+from singularbayes_experiments.report.summary import Scores, shown_mean
+from singularbayes_experiments.report.text import difference, folded, number
+from singularbayes_experiments.runs.modes_records import CARE, Records, by_run, final_results
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
-    ROWS,
     columns,
     data_sets,
-    difference,
     name_of,
     results,
-    shown,
     table,
     table_of_many,
 )
@@ -73,24 +68,7 @@ _NAMED = {
     "([anchored priors](../anchored_priors.md))",
     "IVON": "*IVON*: a natural-gradient optimiser of means and scales ([source](../mixture_results.md#ivon))",
 }
-_UCI = "uci"  # the experiment whose page has the nine tables
-_NONE = "–: the method has no such setting, or no choice is at an edge."
-# Settings as a table names them, in its order.
-_SETTINGS = {
-    "epochs": "epochs",
-    "rate": "learning rate",
-    "decay": "weight decay",
-    "scale": "prior scale",
-    "beta": "β",
-    "eta": "initial scale η",
-    "rho_lr": "learning-rate factor of ρ",
-    "warmup": "KL warm-up epochs",
-    "start": "initial means",
-    "spread": "spread of initial means",
-    "ranks": "ranks",
-}
-_DETERMINISTIC = ("epochs", "rate", "decay")
-_STARTS = {"he": "He", "orthogonal": "orthogonal"}
+_UCI = "uci"  # the experiment whose page has the small tables
 
 
 @dataclass(frozen=True)
@@ -128,17 +106,26 @@ class Comparison:
 
 def compare(folder: Path, records: Sequence[Record]) -> Comparison:
     """Returns the comparison from a folder of results; records are those of the other experiments."""
-    place = folder / FOLDER
-    lines = read_lines([place])
+    added = read_runs(folder / FOLDER)
+    lines = [line for own in added for line in own]
     if not (scores := scores_of(lines)):
         return Comparison()
-    packed = sorted(place.glob("*.jsonl.gz"))
-    last = (
-        by_run([json.loads(line) for line in gzip.decompress(packed[-1].read_bytes()).splitlines()]) if packed else {}
-    )
+    last = by_run(added[-1]) if len(added) > 1 else {}
     before = scores_of([line for key, line in by_run(lines).items() if key not in last])
     final = final_results(lines)
     return Comparison(scores, before, final, sections(by_run(lines), final, scores, records))
+
+
+def read_runs(folder: Path) -> list[list[dict]]:
+    """Returns the records of every run that added some, the last run last; what is not packed is of a run before all.
+
+    Files are numbered from the second on: `records_10.jsonl.gz` is later than `records_2.jsonl.gz`.
+    """
+    packed = sorted(folder.glob("*.jsonl.gz"), key=lambda path: [int(each) for each in re.findall(r"\d+", path.name)])
+    plain = b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
+    texts = [plain, *(gzip.decompress(path.read_bytes()) for path in packed)]
+    # A line that a kill has cut is left out.
+    return [[json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")] for text in texts]
 
 
 def sections(
@@ -152,7 +139,7 @@ def sections(
         if name not in UCI:
             one = data_sets()[name]
             text = [_sentence(each, simple, final), "", *_shown_figure(name, each), *_results(final, one, simple), ""]
-            text += [*_of_care(final), ""] if name == CARE else []
+            text += [*shift_tables(final), ""] if name == CARE else []
             text += ["**Settings that differ**", "", *settings_table(runs, one), ""]
             text += _other_pairs(name, records)
             panel = modes_figure.methods_figure(each, best_without_network(name, records))
@@ -175,21 +162,23 @@ def _sentence(scores: Scores, simple: Sequence[Record], final: Sequence[dict]) -
     for method in ("mixture_repeat", "mixture_svd", "low_rank"):
         found = scores.difference(method, RIVAL, data.nll)
         if found is not None:
-            verdict = "better" if found.high < 0 else "worse" if found.low > 0 else "level"
-            nll = f"{scores.mean(method, data.nll):.{data.decimals}f}".replace("-", "−")
+            nll = number(scores.mean(method, data.nll), data.decimals)
             share = 100 * scores.parameters[method] / scores.parameters[RIVAL]
             name = "one low-rank network" if method == "low_rank" else f"the {SUMMARY[method]}"
             parts.append(
                 f"that of {name}, with {share:.0f} % of the parameters, {nll} "
-                f"({verdict}: {shown_interval(found, data.decimals)})"
+                f"({found.side()}: {difference(found, data.decimals)})"
             )
-    theirs = f"{scores.mean(RIVAL, data.nll):.{data.decimals}f}".replace("-", "−")
-    text = f"**In one sentence:** the NLL of the {SUMMARY[RIVAL]} is {theirs}; {'; '.join(parts)}"
+    if scores.values(RIVAL, data.nll):
+        theirs = number(scores.mean(RIVAL, data.nll), data.decimals)
+        text = f"**In one sentence:** {'; '.join([f'the NLL of the {SUMMARY[RIVAL]} is {theirs}', *parts])}"
+    else:
+        text = f"**In one sentence:** a run of the {SUMMARY[RIVAL]} diverged, so no method is compared with it"
     plain = best_without_network(data.experiment, simple)
-    if data.ood and plain:
-        every = {name: results(final, data.experiment, name).values() for name in METHODS}
-        kept = {name: [run[data.ood] for run in runs if data.ood in run] for name, runs in every.items()}
-        auroc = {name: float(np.mean(values)) for name, values in kept.items() if values}
+    every = {name: results(final, data.experiment, name).values() for name in METHODS}
+    kept = {name: [run[data.ood] for run in runs if data.ood in run] for name, runs in every.items()}
+    auroc = {name: float(np.mean(values)) for name, values in kept.items() if values}
+    if plain and auroc:
         best = max(auroc, key=lambda name: auroc[name])
         text += (
             f"; the main out-of-distribution set is detected with an AUROC of {auroc[best]:.3f} by the best method "
@@ -242,39 +231,6 @@ def _other_pairs(name: str, records: Sequence[Record]) -> list[str]:
     return ["**Other out-of-distribution pairs**", "", *lines, "", f"{words} {ONE_SEED}", ""] if lines else []
 
 
-# -- intensive care and the tables of UCI ------------------------------------------------------------------------------
-
-
-def _of_care(final: Sequence[dict]) -> list[str]:
-    """Returns the NLL less the deep ensemble's for every shift, and its intervals by what is taken as independent."""
-    methods = [name for name in ROWS if name != RIVAL]
-    shifts = [SETS[f"{CARE}_{shift}"] for shift in SHIFTS]
-    methods = [name for name in methods if any(results(final, one.name, name) for one in shifts)]
-    rows = []
-    for one in shifts:
-        found = [difference(final, one.name, method) for method in methods]
-        cells = ["–" if each is None else shown(each, 3) for each in found]
-        rows.append(f"| {one.name.removeprefix(f'{CARE}_')} | {' | '.join(cells)} |")
-    heads = ["over 4 seeds, each the mean of 5 shifts", "over the means of 5 shifts", "over all 20 runs"]
-    pairs = [
-        f"| {METHODS[method].words} | {' | '.join(shown(each) for each in found)} |"
-        for method, found in pairs_of_care(final)
-    ]
-    return [
-        "**Shift by shift**: NLL less the deep ensemble's [95 %].",
-        "",
-        f"| held out | {' | '.join(METHODS[method].words for method in methods)} |",
-        f"|---|{'---:|' * len(methods)}",
-        *rows,
-        "",
-        "Runs of a shift share its stays, so the 20 runs are not independent. The same differences, with intervals "
-        "that take different units as independent:",
-        "",
-        *head(heads),
-        *pairs,
-    ]
-
-
 def _tables(
     runs: Records, final: Sequence[dict], scores: Sequence[Scores], records: Sequence[Record]
 ) -> DataSetSection:
@@ -282,10 +238,13 @@ def _tables(
     counts = "; ".join(
         f"the {SUMMARY[name]} is {count_sides(scores, name)}" for name in ("mixture_repeat", "mixture_svd")
     )
+    shares = [each.parameters["mixture_repeat"] / each.parameters["deep_ensemble"] for each in scores]
+    settings = [line for one in sets for line in (f"**{name_of(one.name)}**", "", *settings_table(runs, one), "")]
     panel, rows = modes_figure.tables_figure(scores), table_of_many(final, sets)
     text = [
         f"**In one sentence:** compared with a deep ensemble of 5 in NLL on {len(scores)} data sets, {counts}; the "
-        "matrices are small here, so that a mixture has about twice the ensemble's parameters.",
+        f"matrices are small here, so that a mixture has {min(shares):.2f} to {max(shares):.2f} times the ensemble's "
+        "parameters.",
         "",
         f"![{panel.alt}]({_file(_UCI)})",
         "",
@@ -302,67 +261,7 @@ def _tables(
         f"{_names(rows)}".strip(),
         "",
         *((older, "") if (older := older_and_lower(scores, records)) else ()),
-        '<details markdown="1">',
-        "<summary>The same table with 95 % intervals</summary>",
-        "",
-        table_of_many(final, sets, intervals=True),
-        "",
-        "</details>",
-        "",
-        '<details markdown="1">',
-        "<summary>Settings that differ, table by table</summary>",
-        "",
-        *(line for one in sets for line in (f"**{name_of(one.name)}**", "", *settings_table(runs, one), "")),
-        "</details>",
-        "",
+        *folded("The same table with 95 % intervals", [table_of_many(final, sets, intervals=True), ""]),
+        *folded("Settings that differ, table by table", settings),
     ]
     return DataSetSection("\n".join(text), _file(_UCI), panel)
-
-
-# -- settings ----------------------------------------------------------------------------------------------------------
-
-
-def settings_table(runs: Records, one: ModesSet) -> list[str]:
-    """Returns the chosen settings of every method that differ between methods, and a sentence on those that do not."""
-    tuned = SETS[f"{CARE}_{SHIFTS[0]}"] if one.name == CARE else one
-    chosen = {method: name for method, name in choices(runs, tuned).items() if name and name != DIVERGED}
-    rows = {method: _settings(tuned, method, chosen[method]) for method in ROWS if method in chosen}
-    differ = [key for key in _SETTINGS if len({cells[key] for cells in rows.values()} - {"–"}) > 1]
-    lines = head([*(_SETTINGS[key] for key in differ), "configurations", "at an edge of what was tried"])
-    for method, cells in rows.items():
-        tried = configurations(tuned, method, _rounds(runs, tuned, method))
-        every = [asdict(settings) for settings in tried.values()]
-        at = edges(asdict(tried[chosen[method]]), every)
-        shown_edges = ", ".join(f"{_SETTINGS.get(key, key)} ({side})" for key, side in at.items())
-        lines.append(
-            f"| {METHODS[method].words} | "
-            f"{' | '.join([*(cells[key] for key in differ), str(len(tried)), shown_edges or '–'])} |"
-        )
-    alike = {key: {cells[key] for cells in rows.values()} - {"–"} for key in _SETTINGS if key not in differ}
-    shared = ", ".join(f"{_SETTINGS[key]} {next(iter(values))}" for key, values in alike.items() if values)
-    return (
-        [*lines, "", f"The same for all methods that have it: {shared}; batches of {one.batch_size}. {_NONE}"]
-        if shared
-        else lines
-    )
-
-
-def _rounds(runs: Records, one: ModesSet, method: str) -> int:
-    return max(round_of_choice(runs, one, method), 1)
-
-
-def _settings(one: ModesSet, method: str, name: str) -> dict[str, str]:
-    """Returns the settings of a configuration as a table shows them; "–" where a method has no such setting."""
-    own, how = configurations(one, method, one.rounds)[name], METHODS[method]
-    values: dict[str, Any] = asdict(own) | {"ranks": "–"}
-    if how.kind == "low_rank":
-        ranks = one.ranks if own.rank is None else (*(own.rank for _ in one.units), *one.ranks[len(one.units) :])
-        values["ranks"] = ", ".join(map(str, ranks))
-    values["start"] = "SVDs of the ensemble" if how.svd else _STARTS[own.start]
-    values["spread"] = ", ".join(f"{each:g}" for each in own.spread) or "–"
-    kept = _DETERMINISTIC if how.kind == "deterministic" else [key for key in _SETTINGS if key != "decay"]
-    return {key: _number(values[key]) if key in kept else "–" for key in _SETTINGS}
-
-
-def _number(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:g}"

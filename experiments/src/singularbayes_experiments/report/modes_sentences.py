@@ -3,9 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from singularbayes_experiments.methods.protocol import Paired, paired
 from singularbayes_experiments.problems.modes import SETS, SHIFTS
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.detectors import best_without_network
@@ -20,11 +17,12 @@ from singularbayes_experiments.report.modes_summary import (
     is_marked,
     is_smaller,
 )
-from singularbayes_experiments.report.summary import OtherRound, Scores, shown_interval, signed, verdicts
+from singularbayes_experiments.report.summary import NO_INTERVAL, OtherRound, Scores, verdicts
+from singularbayes_experiments.report.text import difference, number, signed
 from singularbayes_experiments.runs.modes_records import CARE
-from singularbayes_experiments.runs.modes_tables import results
 
 ENSEMBLE = "deep_ensemble"
+_HIGHER = {"better": "higher", "worse": "lower", "level": "level"}  # an AUROC
 KEY = (
     "*Low-rank* is one network with W = A Bᵀ and a distribution over A and B, *full-rank* one with a distribution over "
     "every weight. A *mixture of 5* has five such low-rank networks as components of one model, "
@@ -40,13 +38,13 @@ def sentence(scores: Sequence[Scores]) -> str:
     parts = []
     if small:
         parts += [
-            f"{_sides(small, 'mixture_repeat')} of the {len(small)} problems where it has fewer parameters "
+            f"{count_sides(small, 'mixture_repeat')} of the {len(small)} problems where it has fewer parameters "
             f"({min(shares):.0f} to {max(shares):.0f} % of the ensemble's; SVD-initialised: "
             f"{_counts(small, 'mixture_svd')})"
         ]
     if large:
         parts += [
-            f"{_sides(large, 'mixture_repeat')} of the {len(large)} small tables where it has more "
+            f"{count_sides(large, 'mixture_repeat')} of the {len(large)} small tables where it has more "
             f"({_counts(large, 'mixture_svd')})"
         ]
     return (
@@ -55,14 +53,13 @@ def sentence(scores: Sequence[Scores]) -> str:
     )
 
 
-def _sides(scores: Sequence[Scores], method: str) -> str:
-    found = verdicts(scores, method, ENSEMBLE)
-    return f"better on {len(found['better'])}, level on {len(found['level'])} and worse on {len(found['worse'])}"
-
-
 def _counts(scores: Sequence[Scores], method: str) -> str:
     found = verdicts(scores, method, ENSEMBLE)
-    return f"{len(found['better'])}, {len(found['level'])} and {len(found['worse'])}"
+    return f"{len(found['better'])}, {len(found['level'])} and {len(found['worse'])}{_without(found)}"
+
+
+def _without(found: Mapping[str, Sequence[str]]) -> str:
+    return f", without an interval on {', '.join(found[NO_INTERVAL])}" if NO_INTERVAL in found else ""
 
 
 def _ratio(values: Mapping[str, float], method: str, rival: str = ENSEMBLE) -> float:
@@ -124,7 +121,7 @@ def _detection(scores: Sequence[Scores], records: Sequence[Record]) -> str:
         one = each.difference("mixture_repeat", ENSEMBLE, each.data.ood) if each.data.ood else None
         if one is not None:
             ours, theirs = (each.mean(name, each.data.ood) for name in ("mixture_repeat", ENSEMBLE))
-            side = "higher" if one.low > 0 else "lower" if one.high < 0 else "level"
+            side = _HIGHER[one.side(higher_is_better=True)]
             found[side].append(f"{each.data.title} ({ours:.3f} against {theirs:.3f})")
             best = max(each.mean(name, each.data.ood) for name in METHODS if each.values(name, each.data.ood))
             plain = best_without_network(each.data.experiment, records)
@@ -156,7 +153,7 @@ def _beside_one(scores: Sequence[Scores]) -> str:
 def _than(scores: Sequence[Scores], method: str, rival: str) -> str:
     found = verdicts(scores, method, rival)
     better, level, worse = (len(found[side]) for side in ("better", "level", "worse"))
-    return f"better than one {METHODS[rival]} network on {better} (level {level}, worse {worse})"
+    return f"better than one {METHODS[rival]} network on {better} (level {level}, worse {worse}{_without(found)})"
 
 
 def _cost(scores: Sequence[Scores]) -> str:
@@ -205,10 +202,9 @@ def other_starts(scores: Sequence[Scores]) -> str:
             found = _with_ensemble(each, each.start).difference("mixture_svd", ENSEMBLE, each.data.nll)
             decimals = each.data.decimals
             if found is not None:
-                side = "better" if found.high < 0 else "worse" if found.low > 0 else "level"
                 parts.append(
-                    f"on {each.data.title} that has {_shown(each.start.mean, decimals)}, and the mixture is {side}, "
-                    f"{shown_interval(found, decimals)}"
+                    f"on {each.data.title} that has {number(each.start.mean, decimals)}, and the mixture is "
+                    f"{found.side()}, {difference(found, decimals)}"
                 )
     return (
         f"**Another start.** The {METHODS['mixture_svd']} sometimes starts at an ensemble of an earlier round, not at "
@@ -257,7 +253,7 @@ def _given_up(scores: Sequence[Scores]) -> list[str]:
             now, decimals = each.mean(ENSEMBLE, each.data.nll), each.data.decimals
             lines.append(
                 f"On {each.data.title} the deep ensemble chosen in round {earlier.round} has "
-                f"{_shown(earlier.mean, decimals)}, the one chosen after all rounds {_shown(now, decimals)}"
+                f"{number(earlier.mean, decimals)}, the one chosen after all rounds {number(now, decimals)}"
                 f"{_changed(each, earlier)}."
             )
     return lines
@@ -270,7 +266,7 @@ def _changed(scores: Scores, earlier: OtherRound) -> str:
         before, after = (next((side for side, titles in found.items() if titles), None) for found in sides)
         found = strict.difference(method, ENSEMBLE, scores.data.nll)
         if before != after and found is not None:
-            shown = shown_interval(found, scores.data.decimals)
+            shown = difference(found, scores.data.decimals)
             name = METHODS[method] if method == "low_rank" else f"the {METHODS[method]}"
             parts.append(f"{name} is {after} against the former, not {before}: {shown}")
     return (
@@ -280,24 +276,19 @@ def _changed(scores: Scores, earlier: OtherRound) -> str:
     )
 
 
-def _shown(value: float, decimals: int) -> str:
-    return f"{value:.{decimals}f}".replace("-", "−")
-
-
 def _incomplete(scores: Sequence[Scores]) -> list[str]:
     """Returns the lower NLLs of rounds that are not complete, so that the table does not have them."""
     lines = []
     for each in scores:
-        shown = {name: each.mean(name, each.data.nll) for name in each.incomplete if each.runs.get(name)}
+        there = [name for name in METHODS if each.values(name, each.data.nll)]  # no run diverged
+        shown = {name: each.mean(name, each.data.nll) for name in each.incomplete if name in there}
         lower = {
             name: other.mean for name, other in each.incomplete.items() if name in shown and other.mean < shown[name]
         }
         if lower:
-            best = min(
-                (name for name in METHODS if each.runs.get(name)), key=lambda name: each.mean(name, each.data.nll)
-            )
+            best = min(there, key=lambda name: each.mean(name, each.data.nll))
             least = each.mean(best, each.data.nll)
-            parts = [f"{METHODS[name]} {_shown(nll, each.data.decimals)}" for name, nll in lower.items()]
+            parts = [f"{METHODS[name]} {number(nll, each.data.decimals)}" for name, nll in lower.items()]
             below = [METHODS[name] for name, nll in lower.items() if nll < least]
             first = " and ".join(below)
             verb = "is" if len(below) == 1 else "are"
@@ -305,7 +296,7 @@ def _incomplete(scores: Sequence[Scores]) -> list[str]:
             lines.append(
                 f"A further round of {each.data.title} was not completed and does not count. Its NLLs: "
                 f"{', '.join(parts)}. {words} the best of the table, the {METHODS[best]} with "
-                f"{_shown(least, each.data.decimals)}{'' if best in each.incomplete else ', which has no such round'}."
+                f"{number(least, each.data.decimals)}{'' if best in each.incomplete else ', which has no such round'}."
                 f"{_against_incomplete(each)}"
             )
     return lines
@@ -320,7 +311,7 @@ def _against_incomplete(scores: Scores) -> str:
     for method in OURS:
         found = _with_ensemble(scores, other).difference(method, ENSEMBLE, scores.data.nll)
         if found is not None and method not in scores.incomplete:
-            parts.append(f"{METHODS[method]} {shown_interval(found, scores.data.decimals)}")
+            parts.append(f"{METHODS[method]} {difference(found, scores.data.decimals)}")
     return f" Less that deep ensemble: {'; '.join(parts)}." if parts else ""
 
 
@@ -399,34 +390,3 @@ def _detection_by_total(scores: Sequence[Scores]) -> str:
         if parts
         else ""
     )
-
-
-def pairs_of_care(final: Sequence[dict]) -> list[tuple[str, list[Paired]]]:
-    """Returns, of methods in intensive care, the NLL less the ensemble's over seeds, over shifts and over all runs.
-
-    Over seeds it is that of the tables: each seed is the mean over shifts. Runs with one shift share its stays.
-    """
-    runs = {
-        method: {
-            (shift, seed): run["nll"]
-            for shift in SHIFTS
-            for seed, run in results(final, f"{CARE}_{shift}", method).items()
-        }
-        for method in METHODS
-    }
-    theirs = runs[ENSEMBLE]
-    found = []
-    for method, own in runs.items():
-        apart = {key: nll - theirs[key] for key, nll in own.items() if key in theirs and method != ENSEMBLE}
-        if apart:
-            groups = [_means(apart, 1), _means(apart, 0), list(apart.values())]
-            found.append((method, [paired(group, [0.0] * len(group)) for group in groups]))
-    return found
-
-
-def _means(values: Mapping[tuple[str, int], float], part: int) -> list[float]:
-    """Returns the means over runs that share a part of their key: the shift, or the seed."""
-    groups: dict[str | int, list[float]] = {}
-    for key, value in values.items():
-        groups.setdefault(key[part], []).append(value)
-    return [float(np.mean(group)) for group in groups.values()]

@@ -14,7 +14,8 @@ from singularbayes_experiments.report.modes_rounds import (
     other_start,
     round_of_choice,
 )
-from singularbayes_experiments.report.summary import DataSet, Scores, head, shown_mean, signed, verdicts
+from singularbayes_experiments.report.summary import DataSet, Scores, counted, head, shown_mean, verdicts
+from singularbayes_experiments.report.text import signed
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import CARE, RESULTS, by_run, final_results
 from singularbayes_experiments.runs.modes_tables import cost, name_of
@@ -114,14 +115,12 @@ def is_smaller(scores: Scores) -> bool:
 
 
 def count_sides(scores: Sequence[Scores], method: str, rival: str = "deep_ensemble") -> str:
-    found = verdicts(scores, method, rival)
-    better, level, worse = (len(found[side]) for side in ("better", "level", "worse"))
-    return f"better on {better}, level on {level} and worse on {worse}"
+    return counted(verdicts(scores, method, rival))
 
 
 def is_marked(scores: Scores, method: str) -> bool:
     """Whether an incomplete round has a lower NLL of a method, or of another where this one is the best."""
-    if not scores.runs.get(method):
+    if not scores.values(method, scores.data.nll):
         return False
     shown = scores.mean(method, scores.data.nll)
     best = scores.best(scores.data.nll, higher=False) == method
@@ -130,7 +129,8 @@ def is_marked(scores: Scores, method: str) -> bool:
 
 
 def has_fewer_rounds(scores: Scores, method: str) -> bool:
-    return scores.rounds.get(method, 0) < max(scores.rounds.values(), default=0)
+    """Whether a method that has runs was chosen from fewer rounds than another."""
+    return method in scores.rounds and scores.rounds[method] < max(scores.rounds.values())
 
 
 def table(scores: Sequence[Scores], records: Sequence[Record] = (), links: bool = True) -> list[str]:
@@ -152,9 +152,8 @@ def table(scores: Sequence[Scores], records: Sequence[Record] = (), links: bool 
 
 
 def cell(scores: Scores, method: str) -> str:
-    """Returns the scores of a method, "diverged" or "not run"."""
-    if scores.runs.get(method):
-        lines = scores.cell(method).split("<br>")
+    """Returns the scores of a method; "diverged" where all configurations or a result run did, or "not run"."""
+    if lines := scores.cell_lines(method):
         lines[0] += "\u00a0‡" * is_marked(scores, method) + "\u00a0§" * has_fewer_rounds(scores, method)
         alone = scores.values(method, scores.data.by_total) if scores.data.ood else []
         if method == "deterministic" and alone:  # it has no mutual information
@@ -181,6 +180,6 @@ def _lost(scores: Sequence[Scores], method: str, rival: str, kind: Literal["nll"
     for each in scores:
         metric, decimals = (each.data.nll, each.data.decimals) if kind == "nll" else (each.data.ood, 3)
         found = each.difference(method, rival, metric) if metric else None
-        if found is not None and (found.low > 0 if kind == "nll" else found.high < 0):
+        if found is not None and found.side(higher_is_better=kind == "ood") == "worse":
             shown.append(f"{each.data.title} ({signed(found.mean, decimals)})")
     return shown

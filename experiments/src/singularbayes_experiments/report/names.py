@@ -25,13 +25,16 @@ NAMES = {
     "swag": "SWAG",
 }
 SIMPLE = "simple"  # the preset of detectors that need no network
+WITHOUT_NETWORK = {
+    "more_pixels": "more non-zero pixels",
+    "fewer_pixels": "fewer non-zero pixels",
+    "text_length": "longer text",
+    "word_rarity": "rarer word pieces",
+    "dew_point": "higher dew point",
+    "input_distance": "distance from training inputs",
+}
 SIMPLE_NAMES = {
-    "more_pixels": "more non-zero pixels (no network)",
-    "fewer_pixels": "fewer non-zero pixels (no network)",
-    "text_length": "longer text (no network)",
-    "word_rarity": "rarer word pieces (no network)",
-    "dew_point": "higher dew point (no network)",
-    "input_distance": "distance from training inputs (no network)",
+    **{name: f"{words} (no network)" for name, words in WITHOUT_NETWORK.items()},
     "max_softmax": "max-softmax of the deterministic network",
     "energy": "energy score of the deterministic network",
     "mahalanobis": "Mahalanobis distance of its last hidden layer",

@@ -13,6 +13,7 @@ from singularbayes_experiments.records import files
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, index, markdown_page
 from singularbayes_experiments.report.chapters import Chapter
+from singularbayes_experiments.report.earlier_runs import FOLDED, EarlierRuns, earlier_runs
 from singularbayes_experiments.report.modes_section import Comparison
 from singularbayes_experiments.report.picture import Panel, with_own_ids
 from singularbayes_experiments.report.summary import TITLE
@@ -24,20 +25,26 @@ PAGE, MARKDOWN, LATEX = "report.html", "report.md", "report.tex"
 
 @dataclass(frozen=True)
 class Head:
-    """What stands above the chapters; `command` is what the reader types to make the page again."""
+    """What stands above the chapters.
+
+    Args:
+        command: what the reader types to make the page again; beside_paper: whether the paper's numbers are there.
+    """
 
     title: str
     lead: str
     command: str
+    beside_paper: bool = True
 
 
-def results(command: str) -> Head:
+def results(command: str, beside_paper: bool = True) -> Head:
     """Returns the head of a page of results."""
-    lead = (
-        "Every number is made from records, one per run, by the command at the foot of the page. Where the paper has a "
-        "value it is the second line of the cell; a mark shows that the printed one cannot be right."
+    lead = "Every number is made from records, one per run, by the command at the foot of the page."
+    paper = (
+        "Where the paper has a value it is the second line of the cell; a mark shows that the printed one cannot be "
+        "right."
     )
-    return Head("Results", lead, command)
+    return Head("Results", f"{lead} {paper}" if beside_paper else lead, command, beside_paper)
 
 
 @dataclass(frozen=True)
@@ -48,12 +55,15 @@ class Opening:
         figures: by the name of the file that the Markdown shows.
         pages: Markdown of whole pages by name; a link to `name.md` becomes one to that part of the page.
         sections: Markdown that the chapter of an experiment begins with; its other parts are folded then.
+        earlier: what stands above the runs of a chapter; they are called older than the protocol if it is `dated`.
     """
 
-    summary: str
+    summary: str = ""
     figures: Mapping[str, Panel] = field(default_factory=dict)
     pages: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
+    earlier: Mapping[str, EarlierRuns] = field(default_factory=dict)
+    dated: bool = False
 
 
 def opening(
@@ -61,9 +71,16 @@ def opening(
     records: Sequence[Record],
     comparison: Comparison,
     more: Mapping[str, markdown_page.OwnPage],
+    beside_paper: bool = True,
 ) -> Opening:
-    """Returns the summary that the site has, and pages of experiments with records of their own, and disclosures."""
-    text = [f"# {TITLE}", "", *markdown_page.opening(records, comparison, more)]
+    """Returns the summary that the site has, and pages of experiments with records of their own, and disclosures.
+
+    Without such experiments and the comparison there is what stands above the runs of a chapter alone.
+    """
+    earlier = earlier_runs(made, records, beside_paper)
+    if not (comparison or more):
+        return Opening(earlier=earlier)
+    text = [f"# {TITLE}", "", *markdown_page.opening(records, comparison, more, beside_paper)]
     pages = {name.removesuffix(".md"): own.text for name, own in more.items()}
     disclosed = markdown_page.disclosed(made, records, comparison, more)
     pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(disclosed)
@@ -72,7 +89,7 @@ def opening(
         for name, panel in markdown_page.figures(comparison, more).items()
     }
     sections = {name: own.text for name, own in comparison.sections.items()}
-    return Opening("\n".join(text), figures, pages, sections)
+    return Opening("\n".join(text), figures, pages, sections, earlier, dated=bool(comparison))
 
 
 def html(text: str, known: Sequence[str], figures: Mapping[str, Panel] | None = None) -> str:
@@ -98,7 +115,7 @@ def html(text: str, known: Sequence[str], figures: Mapping[str, Panel] | None = 
 
 def render(made: Sequence[Chapter], head: Head, opening: Opening | None = None) -> str:
     """Returns the page."""
-    opening = opening or Opening("")
+    opening = opening or Opening()
     known = [*(chapter.section.experiment for chapter in made), *opening.pages]
     names: dict[str, Any] = {
         "opening": html(opening.summary, known, opening.figures),
@@ -106,7 +123,16 @@ def render(made: Sequence[Chapter], head: Head, opening: Opening | None = None) 
         "sections": {name: html(text, known, opening.figures) for name, text in opening.sections.items()},
         "titles": {name: text.splitlines()[0].removeprefix("# ") for name, text in opening.pages.items()},
     }
-    names |= {"chapters": made, "head": head, "entries": index.make_entries(made), "index": index, "against": against}
+    names["earlier"] = {
+        name: {
+            "title": own.title,
+            "words": html("\n".join(own.lines(opening.dated)), known),
+            "pairs": html("\n".join(own.differences()), known),
+        }
+        for name, own in opening.earlier.items()
+    }
+    names |= {"chapters": made, "head": head, "index": index, "against": against, "folded": FOLDED}
+    names["entries"] = index.make_entries(made) if head.beside_paper else []
     return environment().get_template("page.html.j2").render(names)
 
 
@@ -125,6 +151,6 @@ def write(made: Sequence[Chapter], folder: Path, head: Head, opening: Opening | 
     """Writes the page and the tables into a folder and returns the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     files.replace(folder / LATEX, tex(made).encode())
-    text = markdown_page.render(made, head.title, head.command)
+    text = markdown_page.render(made, head.title, head.command, head.beside_paper)
     files.replace(folder / MARKDOWN, text.encode())
     return files.replace(folder / PAGE, render(made, head, opening).encode())

@@ -63,6 +63,15 @@ def panel(draw: Callable[[Figure], None], alt: str, size: tuple[float, float]) -
         return Panel(svg(figure), alt)
 
 
+def signed_tick(value: float, _: int = 0) -> str:
+    """Returns the label of a tick on an axis of differences.
+
+    >>> signed_tick(-0.03), signed_tick(0.0)
+    ('−0.03', '0')
+    """
+    return f"{value:+g}".replace("-", "−") if value else "0"
+
+
 def apart(picture: Picture, prefix: str) -> Picture:
     """Returns the picture with its own ids: several share a page, and an id may stand there once."""
     panels = [replace(p, svg=with_own_ids(p.svg, f"{prefix}-{picture.name}-{i}")) for i, p in enumerate(picture.panels)]

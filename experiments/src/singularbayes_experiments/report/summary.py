@@ -3,6 +3,7 @@
 Every number is computed from records. Differences are paired over seeds; bold needs a paired 95 % interval without 0.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,8 @@ import numpy as np
 
 from singularbayes_experiments.methods.protocol import Paired, paired, standard_error
 from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report.rows import listed
+from singularbayes_experiments.report.text import difference, number
 
 TITLE = "Results in one minute"
 METHODS = {
@@ -22,6 +25,8 @@ METHODS = {
     "low_rank_ensemble": "low-rank ensemble of 5",
 }
 RIVALS = ("deep_ensemble", "full_rank", "deterministic")
+_PAIRS = (("low_rank_ensemble", "deep_ensemble"), ("low_rank", "deterministic"))  # of the first sentence
+NO_INTERVAL = "no interval"
 DISCLOSURES = (
     "Settings are tuned on validation data, with the same number of configurations for every tuned method; low-rank "
     "ensembles on SST-2 and Beijing have the settings of their members. These runs are older than the [tuning "
@@ -104,21 +109,19 @@ class Scores:
     rounds: Mapping[str, int] = field(default_factory=dict)
 
     def values(self, method: str, metric: str) -> list[float]:
-        """Returns a metric of all runs of a method; none where some lack it."""
-        found = [one.metrics.get(metric) for one in self.runs.get(method, {}).values()]
-        return [] if any(value is None for value in found) else [float(value) for value in found if value is not None]
+        """Returns a metric of all runs of a method; none where some lack it or diverged."""
+        found = [one.metrics.get(metric, math.nan) for one in self.runs.get(method, {}).values()]
+        return [float(value) for value in found] if np.isfinite(found).all() else []
 
     def mean(self, method: str, metric: str) -> float:
         return float(np.mean(self.values(method, metric)))
 
     def difference(self, ours: str, theirs: str, metric: str) -> Paired | None:
-        """Returns `ours` less `theirs` in the runs that both have; None where they are fewer than two."""
+        """Returns `ours` less `theirs` in the runs that both have; None where one diverged, or for fewer than two."""
         first, second = (self.runs.get(method, {}) for method in (ours, theirs))
         keys = [key for key in first if key in second]
-        pairs = [(first[key].metrics.get(metric), second[key].metrics.get(metric)) for key in keys]
-        if len(pairs) < 2 or any(value is None for pair in pairs for value in pair):
-            return None
-        return paired([pair[0] for pair in pairs], [pair[1] for pair in pairs])  # type: ignore[misc]
+        values = [[runs[key].metrics.get(metric, math.nan) for key in keys] for runs in (first, second)]
+        return paired(*values) if len(keys) > 1 and np.isfinite(values).all() else None
 
     def best(self, metric: str, higher: bool) -> str | None:
         """Returns the method with the best mean, if its paired intervals to all others exclude 0."""
@@ -127,21 +130,24 @@ class Scores:
             return None
         first = (max if higher else min)(means, key=lambda name: means[name])
         found = [self.difference(first, other, metric) for other in means if other != first]
-        apart = [each is not None and (each.low > 0 if higher else each.high < 0) for each in found]
-        return first if all(apart) else None
+        return first if all(each is not None and each.side(higher) == "better" for each in found) else None
 
     def cell(self, method: str) -> str:
         """Returns NLL, AUROC-OOD and parameters of a method, a line each."""
+        return "<br>".join(self.cell_lines(method)) or "–"
+
+    def cell_lines(self, method: str) -> list[str]:
+        """Returns these lines; none where the method has no NLL."""
         nll = self.values(method, self.data.nll)
         if not nll:
-            return "–"
+            return []
         lines = [shown_mean(nll, self.data.decimals, self.best(self.data.nll, higher=False) == method)]
         ood = self.values(method, self.data.ood) if self.data.ood else []
         if ood:
             lines.append(shown_mean(ood, 3, self.best(self.data.ood, higher=True) == method))
         first = next(iter(self.runs[method].values()))
         stored = first.parameters if first.stored is None else first.stored
-        return "<br>".join([*lines, short_count(stored)])
+        return [*lines, short_count(stored)]
 
     @cached_property
     def parameters(self) -> dict[str, int]:
@@ -173,8 +179,7 @@ def _mean(records: Sequence[Record]) -> Record:
 
 def headline(scores: Sequence[Scores]) -> str:
     """Returns how a low-rank ensemble compares with a deep ensemble, and one low-rank network with one network."""
-    modes = verdicts(scores, "low_rank_ensemble", "deep_ensemble")
-    single = verdicts(scores, "low_rank", "deterministic")
+    modes, single = (_verdicts_of_both(scores, *pair) for pair in _PAIRS)
     shares = [
         each.parameters["low_rank_ensemble"] / each.parameters["deep_ensemble"]
         for each in scores
@@ -182,14 +187,24 @@ def headline(scores: Sequence[Scores]) -> str:
     ]
     if not shares:
         return "There are no tuned runs of low-rank ensembles and deep ensembles to compare."
+    missing = [
+        f"{METHODS[ours]} against {METHODS[theirs]} on {', '.join(found[NO_INTERVAL])}"
+        for (ours, theirs), found in zip(_PAIRS, (modes, single), strict=True)
+        if NO_INTERVAL in found
+    ]
+    without = f" Without an interval: {'; '.join(missing)}." if missing else ""
     return (
         f"A low-rank ensemble of five has a lower NLL than a deep ensemble of five on {len(modes['better'])} of "
         f"{sum(map(len, modes.values()))} data sets and a higher one on {len(modes['worse'])}, with "
         f"{100 * min(shares):.0f} to {100 * max(shares):.0f} % of its parameters. One low-rank network has a lower "
         f"NLL than one deterministic network on {len(single['better'])} of {sum(map(len, single.values()))} and a "
         f"higher one on {len(single['worse'])}. Lower and higher mean that a paired 95 % "
-        "interval over seeds excludes zero."
+        f"interval over seeds excludes zero.{without}"
     )
+
+
+def _verdicts_of_both(scores: Sequence[Scores], ours: str, theirs: str) -> dict[str, list[str]]:
+    return verdicts([each for each in scores if {ours, theirs} <= each.runs.keys()], ours, theirs)
 
 
 def losses(scores: Sequence[Scores]) -> list[str]:
@@ -202,12 +217,12 @@ def losses(scores: Sequence[Scores]) -> list[str]:
         ("low_rank", "full_rank"),
     ):
         for each in scores:
-            for metric, name, sign in ((each.data.nll, "NLL", 1), (each.data.ood, "AUROC-OOD", -1)):
+            for metric, name, higher in ((each.data.nll, "NLL", False), (each.data.ood, "AUROC-OOD", True)):
                 found = each.difference(ours, theirs, metric) if metric else None
-                if found and (found.low > 0 if sign > 0 else found.high < 0):
+                if found and found.side(higher) == "worse":
                     lines.append(
                         f"- [{each.data.title}]({each.data.page()}): {METHODS[ours]} against {METHODS[theirs]}, {name} "
-                        f"{shown_interval(found)}"
+                        f"{difference(found)}"
                     )
     return lines
 
@@ -216,19 +231,19 @@ def differences(scores: Scores) -> list[str]:
     """Returns the table of paired differences of low rank to its rivals; none where no two runs pair."""
     rows = []
     for ours in ("low_rank", "low_rank_ensemble"):
-        for metric, name, sign in ((scores.data.nll, "NLL", 1), (scores.data.ood, "AUROC-OOD", -1)):
+        for metric, name, higher in ((scores.data.nll, "NLL", False), (scores.data.ood, "AUROC-OOD", True)):
             found = [scores.difference(ours, theirs, metric) if metric else None for theirs in RIVALS]
             if any(found):
-                cells = [_difference(each, scores.data.decimals, sign) for each in found]
+                cells = [_difference(each, scores.data.decimals, higher) for each in found]
                 rows.append(f"| {' | '.join([f'{METHODS[ours]}, {name}', *cells])} |")
     return [*head([METHODS[theirs] for theirs in RIVALS]), *rows] if rows else []
 
 
-def _difference(found: Paired | None, decimals: int, sign: int) -> str:
+def _difference(found: Paired | None, decimals: int, higher_is_better: bool) -> str:
     if found is None:
         return "–"
-    word = " better" if max(sign * found.low, sign * found.high) < 0 else ""
-    return shown_interval(found, decimals) + (" worse" if min(sign * found.low, sign * found.high) > 0 else word)
+    side = found.side(higher_is_better)
+    return difference(found, decimals) + ("" if side == "level" else f" {side}")
 
 
 def table(scores: Sequence[Scores], methods: Sequence[str] = tuple(METHODS), folder: str = "") -> list[str]:
@@ -252,42 +267,35 @@ def short_count(parameters: int) -> str:
     return f"{parameters / 1e6:.1f} M" if parameters >= 1e6 else f"{parameters / 1e3:.0f} k"
 
 
-def signed(value: float, decimals: int = 3) -> str:
-    """Returns a number with its sign.
-
-    >>> signed(-0.0123), signed(0.5, 1)
-    ('−0.012', '+0.5')
-    """
-    return f"{value:+.{decimals}f}".replace("-", "−")
-
-
-def shown_interval(found: Paired, decimals: int = 3) -> str:
-    """Returns a paired difference with its 95 % interval.
-
-    >>> shown_interval(Paired(-0.02, -0.03, -0.01))
-    '−0.020 [−0.030, −0.010]'
-    """
-    mean, low, high = (signed(value, decimals) for value in (found.mean, found.low, found.high))
-    return f"{mean} [{low}, {high}]"
-
-
 def head(names: Sequence[str]) -> list[str]:
     """Returns the first lines of a table with a column per name."""
     return [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
 
 
 def verdicts(scores: Sequence[Scores], ours: str, theirs: str) -> dict[str, list[str]]:
-    """Returns the data sets on which the NLL of one method is better, worse or level, by paired intervals."""
+    """Returns the data sets on which the NLL of one method is better, worse or level, by paired intervals.
+
+    Those without an interval, because a run diverged or one of both was not run, are `NO_INTERVAL`, if there are any.
+    """
     found: dict[str, list[str]] = {"better": [], "worse": [], "level": []}
     for each in scores:
-        difference = each.difference(ours, theirs, each.data.nll)
-        if difference is not None:
-            side = "better" if difference.high < 0 else "worse" if difference.low > 0 else "level"
-            found[side].append(each.data.title)
+        apart = each.difference(ours, theirs, each.data.nll)
+        found.setdefault(NO_INTERVAL if apart is None else apart.side(), []).append(each.data.title)
     return found
 
 
+def counted(found: Mapping[str, Sequence[str]]) -> str:
+    """Returns the verdicts as words; data sets without an interval are named.
+
+    >>> counted({"better": ["MNIST"], "worse": [], "level": ["toy", "yacht"]})
+    'better on 1, level on 2 and worse on 0'
+    """
+    sides = [f"{side} on {len(found[side])}" for side in ("better", "level", "worse")]
+    missing = found.get(NO_INTERVAL, ())
+    return listed([*sides, *([f"without an interval on {len(missing)} ({', '.join(missing)})"] if missing else [])])
+
+
 def shown_mean(values: Sequence[float], decimals: int, bold: bool) -> str:
-    mean = f"{np.mean(values):.{decimals}f}"
+    mean = number(float(np.mean(values)), decimals)
     text = f"**{mean}**" if bold else mean
-    return (f"{text}\u00a0±\u00a0{standard_error(values):.{decimals}f}" if len(values) > 1 else text).replace("-", "−")
+    return f"{text}\u00a0±\u00a0{number(standard_error(values), decimals)}" if len(values) > 1 else text
