@@ -577,7 +577,9 @@ def test_the_summary_names_mixtures_that_are_behind_one_network_on_every_network
         for ours in cifar10_scores.OURS:
             one = cifar10_differences.latest_difference(rounds, network, ours, "test", "deterministic")
             if one is not None and one.mean > 0:
-                behind = next(part for part in said.split("a lower one than ")[1].split("; ") if f"on {title}" in part)
+                behind = next(
+                    part for part in said.split("a lower one than ")[1].split(", and than ") if f"on {title}" in part
+                )
                 assert f"the {cifar10_scores.NAMES[ours]}" in behind
 
 

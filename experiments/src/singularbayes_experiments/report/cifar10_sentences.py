@@ -79,7 +79,9 @@ def remark(rounds: Rounds) -> str:
         behind_one += [f"{' and '.join(names)} on {title}"] if names else []
     if not parts:
         return ""
-    more = f". One deterministic network also has a lower one than {'; '.join(behind_one)}" if behind_one else ""
+    more = (
+        f". One deterministic network also has a lower one than {', and than '.join(behind_one)}" if behind_one else ""
+    )
     return (
         f"[CIFAR-10]({PAGE}) is not counted above, because its methods were tuned less. There mixtures of 4 have a "
         f"higher mean test NLL than the deep ensemble of 4: {' and '.join(parts)}{more}."

@@ -17,6 +17,7 @@ from singularbayes_experiments.report.modes_summary import (
     is_marked,
     is_smaller,
 )
+from singularbayes_experiments.report.rows import listed
 from singularbayes_experiments.report.summary import NO_INTERVAL, OtherRound, Scores, verdicts
 from singularbayes_experiments.report.text import difference, number, signed
 from singularbayes_experiments.runs.modes_records import CARE
@@ -186,7 +187,7 @@ def in_hindsight(scores: Sequence[Scores]) -> str:
         return ""
     strict = [_with_earlier_ensemble(each) for each in scores]
     counts = "; ".join(f"{METHODS[name]} {count_sides(strict, name)}" for name in OURS)
-    sets = ", ".join(each.data.title for each in changed)
+    sets = listed([each.data.title for each in changed])
     return (
         f"**In hindsight.** On {sets} a later round of tuning replaced the ensemble by one that is better on "
         "validation data and worse on test data. Against the better of the two, which only test data can tell, the "
