@@ -29,14 +29,14 @@ def sentences() -> str:
 
     words = (
         "A Mahalanobis distance in the last hidden layer of one deterministic network (`metrics.MahalanobisDistance`) "
-        "is another. It detects images of MNIST in a network for Fashion-MNIST with an AUROC of "
+        "is another such score. It detects images of MNIST in a network for Fashion-MNIST with an AUROC of "
         f"{distance('fashion_mnist', 'mnist/auroc_ood')}, but images of Fashion-MNIST in a network for MNIST with "
         f"{distance('mnist', 'fashion_mnist/auroc_ood')}, less than a mixture of five "
         f"({digits.mean('mixture_repeat', digits.data.ood):.3f}). On Beijing's air it detects Guangzhou with "
         f"{distance('beijing', 'auroc_ood')}, where the best uncertainty of a network or an ensemble has {best:.3f} "
         f"under the [tuning protocol](protocol.md) and {means.best('beijing', 'auroc_ood_epistemic'):.3f} in the "
-        "earlier runs. On other pairs it depends on the pair. The networks of this table have the settings of earlier "
-        "runs, and no mixture and no full-rank network was run on these pairs:"
+        "earlier runs. The networks of the table below have the settings of earlier runs, and no mixture and no "
+        "full-rank network was run on its pairs:"
     )
     below = (
         "AUROC, of the last columns by mutual information. No network: a number of each example alone, in its better "

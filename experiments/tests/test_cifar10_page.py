@@ -276,8 +276,9 @@ def test_a_mixture_that_is_worse_than_its_first_component_is_named_with_its_seed
         *several("low_rank_svd", (0.20, 0.21, 0.22), network=network),
     ]
     said = cifar10_lead.worse_than_first(in_rounds(fifth=records), network)
-    assert said.startswith("With seed 1 (0.150 and 0.160 with the others) the SVD-initialised mixture of 4 has a test")
-    assert "NLL of 0.250, worse than its first component alone (0.210)" in said and said.count("With seed") == 1
+    mixture = "The SVD-initialised mixture of 4 has a test NLL of 0.250 with seed 1 (0.150 and 0.160 with the others)"
+    assert said.startswith(f"{mixture}, worse than that of its first component alone (0.210)")
+    assert said.count("with seed") == 1
 
 
 def test_how_far_the_ensemble_differs_between_rounds_is_said_once():
@@ -558,11 +559,13 @@ def test_a_mean_that_is_higher_with_every_seed_is_not_called_level():
     assert f"| {found.cell()} |" in cifar10.page(FOLDER)
 
 
-def test_the_summary_names_a_loss_where_every_seed_is_higher():
+def test_the_summary_names_a_loss_where_the_mean_is_higher():
     base = several("deep_ensemble", ENSEMBLE)
     [line] = cifar10_sentences.losses(in_rounds(fifth=[*base, *several("mixture", (0.17, 0.19, 0.181))]))
     assert "mixture of 4 +0.010 (the interval includes 0); on corrupted images, mixture of 4 +0.021" in line
-    assert cifar10_sentences.losses(in_rounds(fifth=[*base, *several("mixture", (0.15, 0.25, 0.25))])) == []
+    [one] = cifar10_sentences.losses(in_rounds(fifth=[*base, *several("mixture", (0.15, 0.25, 0.25))]))
+    assert "mixture of 4 +0.047 (the interval includes 0)" in one  # though not with every seed
+    assert cifar10_sentences.losses(in_rounds(fifth=[*base, *several("mixture", (0.15, 0.14, 0.20))])) == []
     [few] = cifar10_sentences.losses(in_rounds(fifth=[*base, *several("mixture", (0.17, 0.19))]))
     assert "mixture of 4 +0.015 (2 seeds)" in few
 

@@ -98,8 +98,8 @@ def worse_than_first(rounds: Rounds, network: str) -> str:
             others = [f"{value:.3f}" for each, value in nll.items() if each != seed]
             beside = f" ({listed(others)} with the others)" if others else ""
             found.append(
-                f"With seed {seed}{beside} the {NAMES[several]} has a test NLL of {every:.3f}, worse than its first "
-                f"component alone ({one:.3f}): at least one other component must be much worse."
+                f"The {NAMES[several]} has a test NLL of {every:.3f} with seed {seed}{beside}, worse than that of its "
+                f"first component alone ({one:.3f}): at least one other component must be much worse."
             )
     return " ".join(found)
 

@@ -96,7 +96,9 @@ def cut_by_time(rounds: Rounds) -> str:
         words = {
             "the last round did not reach {}": missing,
             "fewer than three seeds: {}": few,
-            "planned without the held-out classes and not run: {}": [each for each in NAMES if each in planned - there],
+            "networks without the held-out classes were planned and not run for {}": [
+                each for each in NAMES if each in planned - there
+            ],
         }
         said = [text.format(listed([NAMES[each] for each in methods])) for text, methods in words.items() if methods]
         parts += [f"On {title}, {'; '.join(said)}."] if said else []

@@ -89,7 +89,7 @@ def remark(rounds: Rounds) -> str:
 
 
 def losses(rounds: Rounds) -> list[str]:
-    """Returns where mixtures have a higher NLL than the deep ensemble with all seeds, a line per network."""
+    """Returns where mixtures have a higher mean NLL than the deep ensemble, a line per network."""
     lines = []
     for network, title in NETWORKS.items():
         parts = []
@@ -102,9 +102,9 @@ def losses(rounds: Rounds) -> list[str]:
 
 
 def _higher(rounds: Rounds, network: str, ours: str, part: str) -> str:
-    """Returns by how much the NLL is higher than the ensemble's, where it is with all seeds, and how sure that is."""
+    """Returns by how much the mean NLL is higher than the ensemble's, and how sure that is."""
     found = latest_difference(rounds, network, ours, part)
-    if found is None or found.side != "higher":
+    if found is None or found.mean <= 0:
         return ""
     seeds = len(found.ours)
     sure = count_seeds(seeds) if seeds < LEAST_SEEDS else "" if found.verdict else "the interval includes 0"

@@ -22,7 +22,8 @@ def shift_tables(final: Sequence[dict]) -> list[str]:
     for one in shifts:
         found = [difference(final, one.name, method) for method in methods]
         cells = ["–" if each is None else shown(each, 3) for each in found]
-        rows.append(f"| {one.name.removeprefix(f'{CARE}_')} | {' | '.join(cells)} |")
+        title = one.name.removeprefix(f"{CARE}_").replace("eicu", "other hospitals (eICU)")
+        rows.append(f"| {title} | {' | '.join(cells)} |")
     heads = ["over 4 seeds, each the mean of 5 shifts", "over the means of 5 shifts", "over all 20 runs"]
     pairs = [
         f"| {METHODS[method].words} | {' | '.join(shown(each) for each in found)} |"
@@ -31,7 +32,7 @@ def shift_tables(final: Sequence[dict]) -> list[str]:
     return [
         "**Shift by shift**: NLL less the deep ensemble's [95 %].",
         "",
-        f"| held out | {' | '.join(METHODS[method].words for method in methods)} |",
+        f"| shift | {' | '.join(METHODS[method].words for method in methods)} |",
         f"|---|{'---:|' * len(methods)}",
         *rows,
         "",

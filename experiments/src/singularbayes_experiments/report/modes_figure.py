@@ -19,10 +19,8 @@ CAPTION = (
     f"Difference of each method to the {METHODS[RIVAL]}, with its paired 95 % interval over seeds: filled where it "
     "excludes 0. The axis of the NLL is linear within ±0.003 and logarithmic outside."
 )
-METHODS_CAPTION = (
-    f"Mean and standard error over seeds. Low-rank methods are blue; the line is the {METHODS[RIVAL]}, and the dashed "
-    "one, where there are out-of-distribution data, the best detector that needs no network."
-)
+METHODS_CAPTION = f"Mean and standard error over seeds. Low-rank methods are blue; the line is the {METHODS[RIVAL]}"
+DASHED = ", and the dashed one the best detector that needs no network"
 # Where the axis turns from linear to logarithmic, and its ticks on either side.
 _LINEAR, _TICKS = 0.003, (0.003, 0.03, 0.3)
 _STEP = 0.24  # between the methods of a row

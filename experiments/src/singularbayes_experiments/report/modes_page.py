@@ -65,7 +65,7 @@ def _sides(lines: Sequence[dict], method: str) -> str:
     sides = [f"{side} on {', '.join(map(name_of, found[side])) or 'none'}" for side in ("better", "worse")]
     pairs = {name: difference(lines, name, method) for name in found["level"]}
     higher = [f"{name_of(name)} {shown(pair)}" for name, pair in pairs.items() if pair is not None and pair.mean > 0]
-    behind = f", of which its mean is higher on {', '.join(higher)}" if higher else ""
+    behind = f"; among these its mean is higher on {', '.join(higher)}" if higher else ""
     words = METHODS[method].words.replace("repeat", "`repeat`,")
     return f"The {words} is {', '.join(sides)}, and level on {len(found['level'])}{behind}."
 
@@ -136,7 +136,7 @@ def _uncounted(records: dict, one: ModesSet) -> str:
     """Returns the NLL of a round that does not count, of the methods that have results there."""
     found = incomplete(records, one, (RIVAL, *_COMPARED, "deterministic"))
     parts = [f"{METHODS[method].words} {other.mean:.4f}" for method, other in found.items()]
-    return f"On {name_of(one.name)} that round has these NLLs: {', '.join(parts)}." if parts else ""
+    return f"The incomplete round of {name_of(one.name)} has these NLLs: {', '.join(parts)}." if parts else ""
 
 
 def _edges(records: dict) -> str:
@@ -162,7 +162,9 @@ def newton_rounds(records: dict) -> str:
             finite = len(seeds) > 1 and np.isfinite(alike).all()
             beside = f" (after equal rounds: {shown(paired(*alike))})" if finite else ""
             parts.append(f"{ours * one.per_round} against {adam * one.per_round} on {name_of(name)}{beside}")
-    return _wrapped(f"Configurations of IVON against those of Adam, where it had fewer: {'; '.join(parts)}.")
+    return _wrapped(
+        f"Configurations of IVON against those of Adam, where it had fewer on these sets: {'; '.join(parts)}."
+    )
 
 
 BLOCKS: dict[str, Callable[[Sequence[dict]], str]] = {

@@ -39,8 +39,8 @@ _WORDS = {
     "toy": "RMSE, NLL and the coverage of total 95 % intervals are on new points inside the range of the data. Ratio: "
     "the interquartile range of the functions outside that range, divided by the one inside; large is not good by "
     "itself, because a small one inside makes it large too.",
-    "sst2": "Scores are on the 872 sentences of the dev set. They chose no configuration, but the second grid was "
-    "written with scores on them in view.",
+    "sst2": "Scores are on the 872 sentences of the dev set. They chose no configuration, but the grids were written "
+    "with scores on them in view.",
     "beijing": "MAE and width in µg/m³; coverage and width are of 95 % intervals of the total variance. Guangzhou is "
     "detected by the spread of draws; for the deterministic network, by its noise.",
     "icu": "Means over five shifts: each of four kinds of care held out, and other hospitals (eICU). Parameters are "
@@ -153,7 +153,12 @@ def _file(name: str) -> str:
 
 
 def _shown_figure(name: str, scores: Scores) -> list[str]:
-    return [f"![{modes_figure.methods_words(scores)}]({_file(name)})", "", modes_figure.METHODS_CAPTION, ""]
+    return [
+        f"![{modes_figure.methods_words(scores)}]({_file(name)})",
+        "",
+        f"{modes_figure.METHODS_CAPTION}{modes_figure.DASHED * bool(scores.data.ood)}.",
+        "",
+    ]
 
 
 def _sentence(scores: Scores, simple: Sequence[Record], final: Sequence[dict]) -> str:
@@ -228,7 +233,18 @@ def _other_pairs(name: str, records: Sequence[Record]) -> list[str]:
         "AUROC by mutual information of networks that were trained for these pairs, with the settings of the earlier "
         "runs, beside detectors without a posterior, whose better direction is shown."
     )
-    return ["**Other out-of-distribution pairs**", "", *lines, "", f"{words} {ONE_SEED}", ""] if lines else []
+    return (
+        [
+            "**Other out-of-distribution pairs**",
+            "",
+            *lines,
+            "",
+            f"{words}{f' {ONE_SEED}' if any('¹' in line for line in lines) else ''}",
+            "",
+        ]
+        if lines
+        else []
+    )
 
 
 def _tables(

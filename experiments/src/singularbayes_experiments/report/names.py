@@ -37,7 +37,7 @@ SIMPLE_NAMES = {
     **{name: f"{words} (no network)" for name, words in WITHOUT_NETWORK.items()},
     "max_softmax": "max-softmax of the deterministic network",
     "energy": "energy score of the deterministic network",
-    "mahalanobis": "Mahalanobis distance of its last hidden layer",
+    "mahalanobis": "Mahalanobis distance in the last hidden layer of the deterministic network",
     "low_rank_held_out": "low-rank, trained without two classes",
     "deep_ensemble_held_out": "deep ensemble of 5, trained without two classes",
     "low_rank_ensemble_held_out": "low-rank ensemble of 5, trained without two classes",
