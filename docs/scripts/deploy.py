@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from singularbayes_experiments.records import record
+from singularbayes_experiments.report.detectors import best_without_network
+from singularbayes_experiments.report.rows import listed
 
 ROOT = Path(__file__).parents[2]
 PAGE, RESULTS, FIGURE = ROOT / "docs" / "deploy.md", ROOT / "experiments" / "results", ROOT / "docs" / "monitoring.png"
@@ -18,13 +21,6 @@ CASES = {
     "beijing": "Beijing, Guangzhou",
 }
 SIMPLE = RESULTS / "simple_detectors.jsonl"
-WITHOUT = {
-    "more_pixels": "non-zero pixels",
-    "fewer_pixels": "non-zero pixels",
-    "text_length": "length",
-    "word_rarity": "rare words",
-    "dew_point": "dew point",
-}
 KINDS = {"means": "mean network", "data": "student, training inputs", "perturbed": "student, perturbed inputs too"}
 SERVICES = {"beijing": "Beijing → Guangzhou", "clinc150": "CLINC150 → out of scope"}
 CHANGES = {
@@ -64,7 +60,7 @@ def students() -> str:
     found, rows = records("students"), []
     if not found:
         return "The comparison has not been run yet."
-    simple = [json.loads(line) for line in SIMPLE.read_text(encoding="utf-8").splitlines()]
+    simple = record.read(SIMPLE)
     ahead = []
     for case, title in CASES.items():
         runs = {kind: [run for run in found if run["method"] == f"{case}, {kind}"] for kind in KINDS}
@@ -72,7 +68,7 @@ def students() -> str:
         if not runs:
             continue
         nll, auroc = next(iter(runs.values()))[0]["settings"]["scores"]
-        name, without = no_network(simple, case, auroc)
+        name, without = best_without_network(case, simple) or ("–", math.nan)
         scores = {kind: [_pair(own, score) for score in (nll, auroc)] for kind, own in runs.items()}
         for kind, pairs in scores.items():
             first = kind == next(iter(runs))
@@ -89,21 +85,8 @@ def students() -> str:
     text = f"AUROC by mutual information, on Beijing by the epistemic deviation. Seeds: {', '.join(map(str, seeds))}."
     text += f" Not run: {'; '.join(absent)}." if absent else ""
     if ahead:
-        where = " and ".join(filter(None, [", ".join(ahead[:-1]), ahead[-1]]))
-        text += f" On {where} the number without a network is ahead of the teacher and of all students."
+        text += f" On {listed(ahead)} the number without a network is ahead of the teacher and of all students."
     return f"{table(header, rows)}\n\n{text} {source(found, 'students')}"
-
-
-def no_network(simple: list[dict[str, Any]], case: str, score: str) -> tuple[str, float]:
-    """Returns the name and the AUROC of the best detector without a network on the pair that a score is of."""
-    metric = score.removesuffix("_mi").removesuffix("_epistemic")
-    found = {
-        WITHOUT[one["method"]]: one["metrics"][metric]
-        for one in simple
-        if one["experiment"] == case and metric in one["metrics"]
-    }
-    best = max(found, key=found.__getitem__)
-    return best, found[best]
 
 
 def _pair(runs: list[dict[str, Any]], score: str) -> tuple[float, float]:

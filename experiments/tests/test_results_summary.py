@@ -12,7 +12,6 @@ from singularbayes_experiments.problems.modes import SETS, SHIFTS
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import (
     detectors,
-    markdown_page,
     modes_care,
     modes_disclosures,
     modes_figure,
@@ -22,6 +21,7 @@ from singularbayes_experiments.report import (
     page,
     read_records,
     summary,
+    summary_page,
 )
 from singularbayes_experiments.report.picture import Panel
 from singularbayes_experiments.runs.claimed_work import read_lines
@@ -207,9 +207,9 @@ def test_rounds_that_do_not_count_are_marked_and_named(comparison):
     lower = dataclasses.replace(scores["cnn"], incomplete={"deep_ensemble": summary.OtherRound(2, other)})
     assert "‡" in modes_summary.cell(lower, "mixture_svd")
     title = "How the rounds of tuning change the numbers"
-    said = " ".join(modes_sentences.folded(list((scores | {"cnn": lower}).values()))[title])
+    said = " ".join(modes_sentences.details(list((scores | {"cnn": lower}).values()))[title])
     assert "Of these, deep ensemble of 5 is below the best of the table, the SVD-initialised mixture of 5" in said
-    committed = " ".join(modes_sentences.folded(comparison.scores)[title])
+    committed = " ".join(modes_sentences.details(comparison.scores)[title])
     assert "None of these is below the best of the table" in committed
     ours = {key: one.metrics["nll"] for key, one in scores["cnn"].runs["mixture_svd"].items()}
     apart = [nll - scores["cnn"].incomplete["deep_ensemble"].nll[key] for key, nll in ours.items()]
@@ -336,7 +336,7 @@ def test_the_page_in_one_file_opens_with_the_summary_of_the_site(comparison):
     """One sentence, the table with detectors that need no network, the figure, losses; links stay inside the page."""
     simple = [Record("mnist", "more_pixels", 0, {}, {"fashion_mnist/auroc_ood": 0.9}, 0, 0.0, preset="simple")]
     text = "# CIFAR-10\n\nSee [MNIST](mnist.md) and [rounds](#rounds).\n\n![words](own.svg)"
-    own = markdown_page.OwnPage(
+    own = summary_page.OwnPage(
         text, ["- [CIFAR-10](cifar10.md): +1"], figures={"own.svg": Panel("<svg></svg>", 'a "b"')}
     )
     more = {"cifar10.md": own}

@@ -40,7 +40,7 @@ from singularbayes_experiments.report.cifar10_sentences import (
     reproduction,
 )
 from singularbayes_experiments.report.cifar10_settings import WORDS, edge_count, ranks_words, settings_table
-from singularbayes_experiments.report.markdown_page import OwnPage
+from singularbayes_experiments.report.summary_page import OwnPage
 from singularbayes_experiments.report.text import folded
 
 TITLE = "CIFAR-10"

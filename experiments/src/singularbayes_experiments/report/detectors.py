@@ -3,33 +3,28 @@
 from collections.abc import Mapping, Sequence
 
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report.names import SIMPLE
+from singularbayes_experiments.report.names import SIMPLE, WITHOUT_NETWORK
 from singularbayes_experiments.report.published import numbers
 from singularbayes_experiments.report.summary import Scores, head
 
-# Experiment → its main pair, where the metrics begin, the detectors that need no network, and by what networks detect.
-_PAIRS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "sst2": ("reviews, against news (AG News)", "", {"text_length": "longer text", "word_rarity": "rarer words"}),
-    "beijing": ("Beijing, against Guangzhou", "", {"dew_point": "dew point"}),
-    "icu": (
-        "intensive care, against a held-out kind (mean of shifts)",
-        "",
-        {"input_distance": "distance from training inputs"},
-    ),
-    "cnn": ("Fashion-MNIST, against MNIST (CNN)", "mnist/", {"fewer_pixels": "fewer non-zero pixels"}),
-    "mnist": ("MNIST, against Fashion-MNIST", "fashion_mnist/", {"more_pixels": "more non-zero pixels"}),
-    "fashion_mnist": ("Fashion-MNIST, against MNIST", "mnist/", {"fewer_pixels": "fewer non-zero pixels"}),
+# Experiment → its main pair, where the metrics begin, and the detectors that need no network.
+_PAIRS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "sst2": ("reviews, against news (AG News)", "", ("text_length", "word_rarity")),
+    "beijing": ("Beijing, against Guangzhou", "", ("dew_point",)),
+    "icu": ("intensive care, against a held-out kind (mean of shifts)", "", ("input_distance",)),
+    "cnn": ("Fashion-MNIST, against MNIST (CNN)", "mnist/", ("fewer_pixels",)),
+    "mnist": ("MNIST, against Fashion-MNIST", "fashion_mnist/", ("more_pixels",)),
+    "fashion_mnist": ("Fashion-MNIST, against MNIST", "mnist/", ("fewer_pixels",)),
 }
-_PIXELS = {"more_pixels": "more non-zero pixels", "fewer_pixels": "fewer non-zero pixels"}
-_WORDS = {"text_length": "longer text", "word_rarity": "rarer words"}
 # Below one half a detector is better the other way round.
 _OPPOSITE = {
-    "more non-zero pixels": "fewer non-zero pixels",
-    "fewer non-zero pixels": "more non-zero pixels",
-    "longer text": "shorter text",
-    "rarer words": "commoner words",
+    "more_pixels": WITHOUT_NETWORK["fewer_pixels"],
+    "fewer_pixels": WITHOUT_NETWORK["more_pixels"],
+    "text_length": "shorter text",
+    "word_rarity": "commoner words",
 }
-_OTHER: dict[str, tuple[str, str, dict[str, str], str]] = {
+_PIXELS, _WORDS = ("more_pixels", "fewer_pixels"), ("text_length", "word_rarity")
+_OTHER: dict[str, tuple[str, str, tuple[str, ...], str]] = {
     "MNIST, against two held-out classes": ("mnist", "held_out/", _PIXELS, "held_out"),
     "Fashion-MNIST, against two held-out classes": ("fashion_mnist", "held_out/", _PIXELS, "held_out"),
     "film reviews, against product reviews": ("sst2", "product_reviews/", _WORDS, "texts"),
@@ -99,8 +94,8 @@ def _alone(means: Means, experiment: str) -> str:
 
 
 def _without_network(means: Means, experiment: str) -> dict[str, float]:
-    _, start, names = _PAIRS.get(experiment, ("", "", {}))
-    found = {words: means.simple(experiment, name, f"{start}auroc_ood") for name, words in names.items()}
+    _, start, names = _PAIRS.get(experiment, ("", "", ()))
+    found = {WITHOUT_NETWORK[name]: means.simple(experiment, name, f"{start}auroc_ood") for name in names}
     return {words: value for words, value in found.items() if value is not None}
 
 
@@ -220,12 +215,13 @@ def _other_rows(means: Means, only: str = "") -> dict[str, dict[str, tuple[float
             continue
         metric = f"{start}auroc_ood"
         cells = {}
-        every = {name: means.simple(experiment, each, metric) for each, name in names.items()}
-        plain = {name: value for name, value in every.items() if value is not None}
-        if plain:
-            better = {
-                (name if value >= 0.5 else _OPPOSITE[name]): max(value, 1 - value) for name, value in plain.items()
-            }
+        every = {name: means.simple(experiment, name, metric) for name in names}
+        better = {
+            (WITHOUT_NETWORK[name] if value >= 0.5 else _OPPOSITE[name]): max(value, 1 - value)
+            for name, value in every.items()
+            if value is not None
+        }
+        if better:
             name = max(better, key=lambda each: better[each])
             cells["no network"] = better[name], f"{name} {better[name]:.3f}"
         methods = {name: (name, metric) for name in _OF_NETWORK}

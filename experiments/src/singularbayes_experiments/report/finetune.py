@@ -255,7 +255,7 @@ def detection_table(records: Sequence[dict]) -> str:
 def out_of_scope_table(records: Sequence[dict]) -> str:
     """Returns the AUROC of out-of-scope queries by the entropy of some methods, and by their words alone."""
     methods = ("lora", "lora_temperature", "lora_ensemble", "bayes", "mixture")
-    rows = [f"| | {' | '.join(NAMES[who] for who in methods)} | rarer word pieces, no network |"]
+    rows = [f"| | {' | '.join(NAMES[who] for who in methods)} | {WITHOUT_NETWORK['word_rarity']}, no network |"]
     rows.append("|---" * (len(methods) + 2) + "|")
     for setting in settings_of(records):
         means = averages(records, setting, "ood", "auroc_entropy")

@@ -143,8 +143,9 @@ def beside_older_runs(scores: Sequence[Scores], records: Sequence[Record]) -> st
 
 
 def _of_others(older: Scores | None) -> dict[str, float]:
-    runs = older.runs if older else {}
-    return {method: older.mean(method, older.data.nll) for method in runs if older and _has(older, method)}
+    if older is None:
+        return {}
+    return {method: older.mean(method, older.data.nll) for method in older.runs if _has(older, method)}
 
 
 def _of_tables(records: Sequence[Record], scores: Scores) -> dict[str, float]:

@@ -1,7 +1,5 @@
 """What the page of a data set begins with: its results under the tuning protocol, and the settings that were chosen."""
 
-import gzip
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from singularbayes_experiments.report.names import SIMPLE, SIMPLE_NAMES
 from singularbayes_experiments.report.picture import Panel
 from singularbayes_experiments.report.summary import Scores, shown_mean
 from singularbayes_experiments.report.text import difference, folded, number
+from singularbayes_experiments.runs.claimed_work import read_file
 from singularbayes_experiments.runs.modes_records import CARE, Records, by_run, final_results
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
@@ -122,10 +121,8 @@ def read_runs(folder: Path) -> list[list[dict]]:
     Files are numbered from the second on: `records_10.jsonl.gz` is later than `records_2.jsonl.gz`.
     """
     packed = sorted(folder.glob("*.jsonl.gz"), key=lambda path: [int(each) for each in re.findall(r"\d+", path.name)])
-    plain = b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
-    texts = [plain, *(gzip.decompress(path.read_bytes()) for path in packed)]
-    # A line that a kill has cut is left out.
-    return [[json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")] for text in texts]
+    plain = [line for path in sorted(folder.glob("*.jsonl")) for line in read_file(path)]
+    return [plain, *map(read_file, packed)]
 
 
 def sections(

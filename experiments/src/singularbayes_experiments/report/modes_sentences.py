@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from singularbayes_experiments.problems.modes import SETS, SHIFTS
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.detectors import best_without_network
 from singularbayes_experiments.report.modes_summary import (
@@ -20,7 +19,7 @@ from singularbayes_experiments.report.modes_summary import (
 from singularbayes_experiments.report.rows import listed
 from singularbayes_experiments.report.summary import NO_INTERVAL, OtherRound, Scores, verdicts
 from singularbayes_experiments.report.text import difference, number, signed
-from singularbayes_experiments.runs.modes_records import CARE
+from singularbayes_experiments.runs.modes_records import tuned_set
 
 ENSEMBLE = "deep_ensemble"
 _HIGHER = {"better": "higher", "worse": "lower", "level": "level"}  # an AUROC
@@ -98,7 +97,7 @@ def headline(scores: Sequence[Scores], records: Sequence[Record] = ()) -> list[s
     return [f"- {line}" for line in lines if line]
 
 
-def folded(scores: Sequence[Scores]) -> dict[str, list[str]]:
+def details(scores: Sequence[Scores]) -> dict[str, list[str]]:
     """Returns what a reader may unfold, by the words above it."""
     found = {
         "How the rounds of tuning change the numbers": [
@@ -318,11 +317,7 @@ def _against_incomplete(scores: Scores) -> str:
 
 def one_round(scores: Sequence[Scores]) -> str:
     """Returns the data sets with one round though choices lie at edges, where the protocol asks for a second."""
-    found = [
-        each.data.title
-        for each in scores
-        if SETS.get(each.data.experiment, SETS[f"{CARE}_{SHIFTS[0]}"]).rounds == 1 and each.at_edge[0]
-    ]
+    found = [each.data.title for each in scores if tuned_set(each.data.experiment).rounds == 1 and each.at_edge[0]]
     return (
         f"{' and '.join(found)} had one round of tuning, although choices were at an edge of the grid; the protocol "
         "asks for a second one, which was never planned."

@@ -4,11 +4,11 @@ from dataclasses import asdict
 from typing import Any
 
 from singularbayes_experiments.methods.protocol import edges
-from singularbayes_experiments.problems.modes import METHODS, SETS, SHIFTS, ModesSet
+from singularbayes_experiments.problems.modes import METHODS, ModesSet
 from singularbayes_experiments.problems.modes_grids import configurations
 from singularbayes_experiments.report.modes_rounds import round_of_choice
 from singularbayes_experiments.report.summary import head
-from singularbayes_experiments.runs.modes_records import CARE, DIVERGED, Records, choices
+from singularbayes_experiments.runs.modes_records import DIVERGED, Records, choices, tuned_set
 from singularbayes_experiments.runs.modes_tables import ROWS
 
 # Settings as a table names them, in its order.
@@ -32,7 +32,7 @@ _NONE = "–: the method has no such setting, or no choice is at an edge."
 
 def settings_table(runs: Records, one: ModesSet) -> list[str]:
     """Returns the chosen settings of every method that differ between methods, and a sentence on those that do not."""
-    tuned = SETS[f"{CARE}_{SHIFTS[0]}"] if one.name == CARE else one
+    tuned = tuned_set(one.name)
     chosen = {method: name for method, name in choices(runs, tuned).items() if name and name != DIVERGED}
     rows = {method: _settings(tuned, method, chosen[method]) for method in ROWS if method in chosen}
     differ = [key for key in _SETTINGS if len({cells[key] for cells in rows.values()} - {"–"}) > 1]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from singularbayes_experiments.problems.modes import SETS, SHIFTS
+from singularbayes_experiments.problems.modes import SETS
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.detectors import best_without_network
 from singularbayes_experiments.report.modes_rounds import (
@@ -17,7 +17,7 @@ from singularbayes_experiments.report.modes_rounds import (
 from singularbayes_experiments.report.summary import DataSet, Scores, counted, head, shown_mean, verdicts
 from singularbayes_experiments.report.text import signed
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import CARE, RESULTS, by_run, final_results
+from singularbayes_experiments.runs.modes_records import RESULTS, by_run, final_results, tuned_set
 from singularbayes_experiments.runs.modes_tables import cost, name_of
 
 UCI = tuple(name for name, one in SETS.items() if one.family == "uci")
@@ -81,7 +81,7 @@ def scores_of(every: Sequence[dict]) -> list[Scores]:
                 if one["stage"] == RESULTS:
                     own[one["seed"]] = _record(data, one)
         if runs.get("deep_ensemble") and runs.get("mixture_repeat"):
-            tuned = SETS.get(data.experiment, SETS[f"{CARE}_{SHIFTS[0]}"])
+            tuned = tuned_set(data.experiment)
             several = tuned.rounds > 1
             found.append(
                 Scores(

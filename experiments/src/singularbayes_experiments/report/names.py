@@ -29,7 +29,7 @@ WITHOUT_NETWORK = {
     "more_pixels": "more non-zero pixels",
     "fewer_pixels": "fewer non-zero pixels",
     "text_length": "longer text",
-    "word_rarity": "rarer word pieces",
+    "word_rarity": "rarer words",
     "dew_point": "higher dew point",
     "input_distance": "distance from training inputs",
 }

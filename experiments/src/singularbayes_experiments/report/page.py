@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from singularbayes_experiments.records import files
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, index, markdown_page
+from singularbayes_experiments.report import against, index, markdown_page, summary_page
 from singularbayes_experiments.report.chapters import Chapter
 from singularbayes_experiments.report.earlier_runs import FOLDED, EarlierRuns, earlier_runs
 from singularbayes_experiments.report.modes_section import Comparison
@@ -70,7 +70,7 @@ def opening(
     made: Sequence[Chapter],
     records: Sequence[Record],
     comparison: Comparison,
-    more: Mapping[str, markdown_page.OwnPage],
+    more: Mapping[str, summary_page.OwnPage],
     beside_paper: bool = True,
 ) -> Opening:
     """Returns the summary that the site has, and pages of experiments with records of their own, and disclosures.
@@ -80,10 +80,10 @@ def opening(
     earlier = earlier_runs(made, records, beside_paper)
     if not (comparison or more):
         return Opening(earlier=earlier)
-    text = [f"# {TITLE}", "", *markdown_page.opening(records, comparison, more, beside_paper)]
+    text = [f"# {TITLE}", "", *summary_page.opening(records, comparison, more, beside_paper)]
     pages = {name.removesuffix(".md"): own.text for name, own in more.items()}
-    disclosed = markdown_page.disclosed(made, records, comparison, more)
-    pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(disclosed)
+    disclosed = summary_page.disclosed(made, records, comparison, more)
+    pages[summary_page.DISCLOSED.removesuffix(".md")] = "\n".join(disclosed)
     figures = {
         name: replace(panel, svg=with_own_ids(panel.svg, Path(name).stem))
         for name, panel in markdown_page.figures(comparison, more).items()

@@ -41,11 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser, tiny: str) -> None:
 
 
 def read_lines(folders: Sequence[Path]) -> list[dict]:
-    """Returns the records of some folders, packed or not; a line that a kill has cut is left out."""
-    packed = [gzip.decompress(path.read_bytes()) for each in folders for path in sorted(each.glob("*.jsonl.gz"))]
-    plain = [path.read_bytes() for each in folders for path in sorted(each.glob("*.jsonl"))]
-    lines = [line for text in (*packed, *plain) for line in text.splitlines(keepends=True)]
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+    """Returns the records of some folders: those of packed files first."""
+    packed, plain = ([path for each in folders for path in sorted(each.glob(f"*.jsonl{end}"))] for end in (".gz", ""))
+    return [line for path in (*packed, *plain) for line in read_file(path)]
+
+
+def read_file(path: Path) -> list[dict]:
+    """Returns the records of a file, packed or not; a line that a kill has cut is left out."""
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def keep(found: Sequence[dict], out: Path, worker: str) -> float:

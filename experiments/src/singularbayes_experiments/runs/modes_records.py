@@ -19,6 +19,11 @@ def by_run(lines: Sequence[dict]) -> Records:
     return {tuple(one[key] for key in ("set", "stage", "method", "configuration", "seed")): one for one in lines}
 
 
+def tuned_set(name: str) -> ModesSet:
+    """Returns the data set whose tuning chose the settings: of intensive care its first shift, else the set itself."""
+    return SETS[f"{CARE}_{SHIFTS[0]}" if name == CARE else name]
+
+
 def chosen(records: Records, one: ModesSet, method: str, rounds: int | None = None) -> str | None:
     """Returns the configuration that the protocol chooses; None unless all tuning runs of these rounds are there."""
     one = one.tuned_on or one

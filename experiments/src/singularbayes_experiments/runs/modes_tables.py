@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, SHIFTS, ModesSet
-from singularbayes_experiments.runs.modes_records import CARE, FAILED
+from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, ModesSet
+from singularbayes_experiments.runs.modes_records import CARE, FAILED, tuned_set
 
 RIVAL = "deep_ensemble"
 _FIRST = ("deterministic", RIVAL, "full_rank", "low_rank", "mixture_repeat", "mixture_svd")
@@ -72,7 +72,7 @@ def columns(one: ModesSet) -> dict[str, tuple[tuple[str, ...], int]]:
 
 def data_sets() -> dict[str, ModesSet]:
     """Returns what a table or a count is about: every data set, and intensive care once for all its shifts."""
-    first = SETS[f"{CARE}_{SHIFTS[0]}"]
+    first = tuned_set(CARE)
     found: dict[str, ModesSet] = {}
     for name, one in SETS.items():
         if one.family != "icu":

@@ -28,6 +28,7 @@ from singularbayes_experiments.report import (
     page,
     remarks,
     summary,
+    summary_page,
 )
 from singularbayes_experiments.report.earlier_runs import earlier_runs
 from singularbayes_experiments.runs.claimed_work import read_lines
@@ -157,7 +158,7 @@ def test_the_pages_are_made_though_a_run_diverged(lines, experiment, stored, met
         sections = modes_section.sections(by_run(changed), final, scores, [])
         assert "nan" not in sections[experiment].text
     comparison = modes_section.Comparison(scores, scores, final, sections)
-    text = "\n".join(markdown_page.opening([], comparison) + markdown_page.disclosed([], [], comparison))
+    text = "\n".join(summary_page.opening([], comparison) + summary_page.disclosed([], [], comparison))
     assert "diverged" in text and "nan" not in text
 
 
@@ -227,7 +228,7 @@ def simple_runs():
 
 def test_the_papers_pairs_are_spoken_of_where_both_have_a_number_without_a_network():
     said = detectors.paper_pairs(detectors.Means(simple_runs()))
-    assert "(without a network: longer text 0.900)" in said and "(dew point 0.800)" in said
+    assert "(without a network: longer text 0.900)" in said and "(higher dew point 0.800)" in said
     assert detectors.paper_pairs(detectors.Means(simple_runs()[:1])) == ""
 
 
@@ -239,7 +240,7 @@ def test_an_auroc_of_0_is_a_detector_that_is_right_the_other_way_round():
 # Pages
 
 
-OWN = markdown_page.OwnPage("# CIFAR-10\n\nText.", ["- it loses"], "a remark", ("CIFAR-10", ["a disclosure"]))
+OWN = summary_page.OwnPage("# CIFAR-10\n\nText.", ["- it loses"], "a remark", ("CIFAR-10", ["a disclosure"]))
 
 
 def test_a_folder_with_a_page_of_its_own_alone_has_its_remark_losses_and_disclosures():
