@@ -1,8 +1,8 @@
-"""Training one setting with many seeds: as one program on JAX, else one after another.
+"""Training many networks of one architecture: as one program on JAX, else one after another.
 
-A member is its seed. The seed is set, the network is built, and the order of the examples in epoch e is a hash of
-(seed, e): so a member does not depend on the others, nor on how many of them train together, nor on the backend's way
-of shuffling. Sequences of like length may share a batch (`length_buckets.py`).
+A member is its seed, and what `build`, `callbacks` and `rows` give its number. The seed is set, the network is built,
+and the order of the examples in epoch e is a hash of (seed, e): so a member does not depend on the others, nor on how
+many of them train together, nor on the backend's way of shuffling. Sequences of like length may share a batch (`length_buckets.py`).
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from singularbayes.training.member_examples import (
     without_padding,
 )
 
-Callbacks = Callable[[], list[keras.callbacks.Callback]]
+Callbacks = Callable[..., list[keras.callbacks.Callback]]
 
 
 def fit_many(
@@ -55,13 +55,17 @@ def fit_many(
     whose devices do not divide every batch, the last one too, each device computes whole batches.
 
     Args:
-        build: makes a new compiled model; one with an argument `seed` is given the seed of the member. The network has
-            to be the same for every member, because one program serves them all: seeds decide its weights and noise.
+        build: makes a new compiled model; arguments `seed` and `member`, where it has them, are the seed of the member
+            and its number, the place of the seed. All members have the same network, because one program serves them
+            all. Their own are weights and noise, and what is a variable: the learning rate of the optimizer.
+        seeds: one a member, of its weights, noise and order of examples. Members with the same seed see the same
+            batches.
         x: data of every kind that `predict` takes. They are in memory during training, so all batches of a stream are
             read first: `fit_many(build, dataset, None, …)` for batches (x, y) or (x, y, sample_weight).
         callbacks: makes the callbacks of one member, for example
             `lambda: [sb.KLSchedule(), sb.EarlyStopping(patience=5)]`. Each member has its own and can stop early. A
-            program calls those of epochs, and refuses those of batches.
+            program calls those of epochs, and refuses those of batches. With an argument `member`, the number, members
+            may differ in β, warm-up, learning rates and the rule by which they stop.
         validation_data: (x, y) or (x, y, sample_weight), or such batches, evaluated after every epoch.
         rows: which examples each member sees, row numbers (members, examples), for folds or a bootstrap; None is all.
         padding: the id that fills up sequences of token ids (examples, length). Batches then have sequences of like
@@ -89,14 +93,14 @@ def fit_many(
     for seed in seeds:
         require_integer("fit_many", 0, seed=seed)
     seeds = [int(seed) for seed in seeds]
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
+    if not seeds:
+        raise ValueError("fit_many needs one or more seeds; got none.")
     require_integer("fit_many", epochs=epochs, batch_size=batch_size)
     require_integer("fit_many", 0, initial_epoch=initial_epoch)
     train = read_examples("fit_many", x, y, sample_weight, int(batch_size))
     held_out = None if validation_data is None else read_held_out(validation_data, batch_size)
     if rows is not None:
-        train = replace(train, rows=rows_of_members(rows, seeds, len(train), padding))
+        train = replace(train, rows=rows_of_members(rows, len(seeds), len(train), padding))
     if padding is not None:
         train, held_out = by_length(train, padding), None if held_out is None else without_padding(held_out, padding)
     if together is not None:
@@ -111,10 +115,16 @@ def fit_many(
     )
     # A program over members would need every array of theirs on every device.
     if keras.backend.backend() != "jax" or together == 1 or keras.distribution.distribution() is not None:
-        return job.one_after_another(seeds)
+        return job.one_after_another(list(enumerate(seeds)))
     from singularbayes.training.vectorized_fit import train_together
 
-    return train_together(job, seeds, together or len(seeds))
+    return train_together(job, list(enumerate(seeds)), together or len(seeds))
+
+
+def given(make: Callable, **arguments):
+    """Calls a function with those of the arguments that it has."""
+    known = inspect.signature(make).parameters
+    return make(**{name: value for name, value in arguments.items() if name in known})
 
 
 class _Builds:
@@ -127,12 +137,11 @@ class _Builds:
 
     def __init__(self, build, data: "dict[str, Examples]", any_length: bool = False):
         self.build, self.data, self.any_length = build, data, any_length
-        self.takes_seed = "seed" in inspect.signature(build).parameters
         self.models: weakref.WeakSet = weakref.WeakSet()
 
-    def __call__(self, seed: int) -> keras.Model:
+    def __call__(self, member: int, seed: int) -> keras.Model:
         keras.utils.set_random_seed(seed)
-        model = self.build(seed=seed) if self.takes_seed else self.build()
+        model = given(self.build, seed=seed, member=member)
         if not isinstance(model, keras.Model) or not model.compiled or model.optimizer is None:
             raise ValueError(f"fit_many needs build() to return a compiled keras.Model; got {model!r}.")
         if model in self.models:
@@ -155,23 +164,26 @@ class Job:
     """What every member is given."""
 
     build: _Builds
-    callbacks: Callbacks
+    make_callbacks: Callbacks
     train: Examples
     held_out: Examples | None
     epochs: range
 
-    def one_after_another(self, seeds: Sequence[int]) -> list[keras.callbacks.History]:
-        """Returns the history of every seed, each trained by plain Keras."""
-        total = len(seeds) * len(self.epochs)
-        bar = track(range(total), total, f"epochs of {len(seeds)} members")
+    def callbacks(self, member: int) -> list[keras.callbacks.Callback]:
+        return given(self.make_callbacks, member=member)
+
+    def one_after_another(self, members: Sequence[tuple[int, int]]) -> list[keras.callbacks.History]:
+        """Returns the history of every member (number, seed), each trained by plain Keras."""
+        total = len(members) * len(self.epochs)
+        bar = track(range(total), total, f"epochs of {len(members)} members")
         parts = [part for part in (self.train, self.held_out) if part is not None]
         sizes = {size for part in parts for size in (self.train.batch_size, len(part) % self.train.batch_size)}
         with contextlib.closing(bar), batches_of(*sizes):
-            return [self._alone(seed, bar) for seed in seeds]
+            return [self._alone(*member, bar) for member in members]
 
-    def _alone(self, seed: int, bar: Generator) -> keras.callbacks.History:
-        model = self.build(seed)
-        data = ShuffledExamples(self.train, seed, self.epochs.start)
+    def _alone(self, member: int, seed: int, bar: Generator) -> keras.callbacks.History:
+        model = self.build(member, seed)
+        data = ShuffledExamples(self.train, member, seed, self.epochs.start)
 
         def begin(epoch, logs):
             next(bar)
@@ -184,7 +196,7 @@ class Job:
                 data,
                 epochs=self.epochs.stop,
                 initial_epoch=self.epochs.start,
-                callbacks=[turn, *self.callbacks()],
+                callbacks=[turn, *self.callbacks(member)],
                 validation_data=validation,
                 validation_batch_size=self.train.batch_size,
                 shuffle=False,

@@ -16,7 +16,7 @@ class Examples:
     """Arrays with the examples on the first axis: inputs (one array or several), targets, and weights if there are.
 
     With `buckets` the inputs are one array of token ids, and a batch has as many columns of it as its bucket. With
-    `rows` each member, by its seed, sees some of the examples, as many as any other.
+    `rows` each member, by its number, sees some of the examples, as many as any other.
     """
 
     x: Any
@@ -24,7 +24,7 @@ class Examples:
     weight: np.ndarray | None
     batch_size: int
     buckets: Buckets | None = None
-    rows: dict[int, np.ndarray] | None = None
+    rows: np.ndarray | None = None
 
     @property
     def arrays(self) -> tuple:
@@ -32,7 +32,7 @@ class Examples:
 
     def __len__(self) -> int:
         """How many examples a member sees in an epoch."""
-        return len(keras.tree.flatten(self.x)[0] if self.rows is None else next(iter(self.rows.values())))
+        return len(keras.tree.flatten(self.x)[0] if self.rows is None else self.rows[0])
 
     @property
     def size(self) -> DataSize:
@@ -43,12 +43,12 @@ class Examples:
     def steps(self) -> int:
         return -(-len(self) // self.batch_size)
 
-    def order(self, seed: int, epoch: int) -> np.ndarray:
-        """Returns the order in which a member sees the examples in an epoch."""
+    def order(self, member: int, seed: int, epoch: int) -> np.ndarray:
+        """Returns the order in which a member with that seed sees the examples in an epoch."""
         if self.buckets is not None:
             return self.buckets.order(seed, epoch, self.batch_size)
         order = np.random.default_rng([seed, epoch]).permutation(len(self)).astype("int32")
-        return order if self.rows is None else self.rows[seed][order]
+        return order if self.rows is None else self.rows[member][order]
 
     @property
     def columns(self) -> tuple[int | None, ...]:
@@ -70,13 +70,13 @@ class Examples:
 class ShuffledExamples(keras.utils.PyDataset):
     """The examples in the order of one member's epoch, batch by batch."""
 
-    def __init__(self, examples: Examples, seed: int, epoch: int):
+    def __init__(self, examples: Examples, member: int, seed: int, epoch: int):
         super().__init__()
-        self.examples, self.seed = examples, seed
+        self.examples, self.member, self.seed = examples, member, seed
         self.turn(epoch)  # Keras fetches batches before the first epoch begins
 
     def turn(self, epoch: int) -> None:
-        self.ids, self.kinds = self.examples.order(self.seed, epoch), self.examples.kinds(epoch)
+        self.ids, self.kinds = self.examples.order(self.member, self.seed, epoch), self.examples.kinds(epoch)
 
     @property
     def num_batches(self):
@@ -116,19 +116,19 @@ def read_held_out(given, batch_size: int) -> Examples:
     return read_examples("fit_many(validation_data)", x, y, weight, batch_size)
 
 
-def rows_of_members(rows, seeds: list[int], examples: int, padding: int | None) -> dict[int, np.ndarray]:
-    """Returns the rows of every member by its seed."""
+def rows_of_members(rows, members: int, examples: int, padding: int | None) -> np.ndarray:
+    """Returns the rows of every member (members, examples)."""
     table = as_arrays(rows, "fit_many(rows)")
-    if table.ndim != 2 or len(table) != len(seeds) or table.dtype.kind not in "iu" or not table.size:
+    if table.ndim != 2 or len(table) != members or table.dtype.kind not in "iu" or not table.size:
         raise ValueError(
-            f"fit_many needs rows to be integers (members, examples), here ({len(seeds)}, …); got "
+            f"fit_many needs rows to be integers (members, examples), here ({members}, …); got "
             f"{table.dtype} {table.shape}."
         )
     if table.min() < 0 or table.max() >= examples:
         raise ValueError(f"fit_many needs rows from 0 to {examples - 1}; got {table.min()} to {table.max()}.")
     if padding is not None:
         raise ValueError("fit_many needs rows or padding, not both: members of one batch are of like length.")
-    return dict(zip(seeds, table.astype("int32"), strict=True))
+    return table.astype("int32")
 
 
 def by_length(train: Examples, padding: int) -> Examples:

@@ -22,35 +22,35 @@ _ACCELERATOR_SHARE = 0.8
 _BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 
 
-def train_together(job: Job, seeds: list[int], most: int) -> list[keras.callbacks.History]:
-    """Returns the history of every seed, as few programs as the memory allows one after another."""
+def train_together(job: Job, wanted: list[tuple[int, int]], most: int) -> list[keras.callbacks.History]:
+    """Returns the history of every member (number, seed), by as few programs as the memory allows, one after another."""
     program: Program | None = None
     histories: list[keras.callbacks.History] = []
-    while seeds:
-        size = math.ceil(len(seeds) / math.ceil(len(seeds) / most))  # equal groups are compiled once
-        members = [Member(job, seed) for seed in seeds[:size]]
+    while wanted:
+        size = math.ceil(len(wanted) / math.ceil(len(wanted) / most))  # equal groups are compiled once
+        members = [Member(job, number, seed) for number, seed in wanted[:size]]
         program = program or Program(job, members[0].model)
         share_programs([program.model, *(member.model for member in members if member.model is not program.model)])
         if not program.fits(members):
             job.build.models.clear()  # these are given up, and may come again
             if size == 1:
-                return [*histories, *job.one_after_another(seeds)]
+                return [*histories, *job.one_after_another(wanted)]
             most = math.ceil(size / 2)
             continue
         program.train(members)
         histories += [member.history for member in members]
-        seeds = seeds[size:]
+        wanted = wanted[size:]
     return histories
 
 
 class Member:
     """One model with its callbacks, set up as `fit` does it."""
 
-    def __init__(self, job: Job, seed: int):
-        self.seed, self.model = seed, job.build(seed)
+    def __init__(self, job: Job, number: int, seed: int):
+        self.number, self.seed, self.model = number, seed, job.build(number, seed)
         first = np.arange(min(job.train.batch_size, len(job.train)))
         self.model._symbolic_build(data_batch=job.train.take(first))  # makes the weights of metrics and optimizer
-        callbacks = job.callbacks()
+        callbacks = job.callbacks(number)
         _refuse_batch_hooks(callbacks)
         params = {"epochs": job.epochs.stop, "steps": job.train.steps, "verbose": 0}
         with state_size(self.model, job.train.size):
@@ -129,8 +129,8 @@ class Program:
         for member in members:
             if _kind(member.model) != self.kind:
                 raise ValueError(
-                    f"fit_many needs build() to make the same network for every seed; got another one for seed "
-                    f"{member.seed}. Pass together=1 to train different ones one after another."
+                    f"fit_many needs build() to make the same network for every member; got another one for member "
+                    f"{member.number}, seed {member.seed}. Pass together=1 to train different ones one after another."
                 )
         size = len(members)
         if size not in self._compiled:
@@ -147,7 +147,7 @@ class Program:
         return needs.temp_size_in_bytes + 2 * needs.argument_size_in_bytes < limit
 
     def _orders(self, members, epoch):
-        return np.stack([self.job.train.order(member.seed, epoch) for member in members])
+        return np.stack([self.job.train.order(member.number, member.seed, epoch) for member in members])
 
     def train(self, members: list[Member]) -> None:
         """Trains the members; one that has stopped goes along, and keeps what it had."""
