@@ -23,7 +23,7 @@ _BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_tr
 
 
 def train_together(job: Job, wanted: list[tuple[int, int]], most: int) -> list[keras.callbacks.History]:
-    """Returns the history of every member (number, seed), by as few programs as the memory allows, one after another."""
+    """Returns the history of every member (number, seed), by as few programs as the memory allows in turn."""
     program: Program | None = None
     histories: list[keras.callbacks.History] = []
     while wanted:

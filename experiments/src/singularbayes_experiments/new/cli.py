@@ -1,0 +1,166 @@
+"""The command line of the experiments. Keras is imported by the commands that train, not by `--help`."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+import singularbayes
+
+app = App(
+    name="singularbayes-experiments",
+    help="The experiments of the paper and those beyond it.",
+    version=singularbayes.__version__,
+)
+Changes = Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)]
+
+
+@app.command(name="list")
+def list_experiments() -> None:
+    """Show the experiments with their presets and methods."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from singularbayes_experiments.new import config
+
+    table = Table("experiment", "preset", "methods", "what it is about")
+    for name in config.names():
+        experiment = config.read(name)
+        for preset in experiment.presets:
+            table.add_row(name, preset, ", ".join(experiment.methods(preset)), experiment.summary)
+    Console().print(table)
+
+
+@app.command
+def run(
+    experiment: str,
+    /,
+    *,
+    preset: str = "protocol",
+    stage: str = "result",
+    methods: str | None = None,
+    seeds: str | None = None,
+    changes: Changes = None,
+    out: Path = Path("runs"),
+    engine: str = "serial",
+    processes: int = 1,
+) -> int:
+    """Train an experiment's methods; one file in --out for every run. Runs that are there are skipped.
+
+    Parameters
+    ----------
+    experiment
+        The name of an experiment; `singularbayes-experiments list` shows them.
+    preset
+        paper, protocol (tuned) or quick, where the experiment has it.
+    stage
+        tuning (the grid, scored on validation data alone) or result.
+    methods
+        Methods with commas between, such as low_rank,full_rank; by default those of the preset.
+    seeds
+        Seeds, such as 0,1 or 2-6; by default those of the file.
+    changes
+        Another value of one setting, such as beta=0.3; may be given more than once.
+    out
+        Folder for the records.
+    engine
+        serial, joblib (--processes of this machine) or ray (a cluster whose machines share --out).
+    """
+    from singularbayes_experiments.new import config
+    from singularbayes_experiments.new import run as runner
+
+    found = config.read(experiment)
+    config.known([stage], (config.TUNING, config.RESULT), "A stage")
+    tasks = found.runs_of(
+        preset, stage, methods=_names(methods), seeds=parse_seeds(seeds), changes=parse_changes(changes or ())
+    )
+    failures = runner.run(found, tasks, out, engine=engine, processes=processes)
+    for failure in failures:
+        print(f"{failure.task.name} failed:\n{failure.error}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+@app.command
+def tune(experiment: str, /, *, methods: str | None = None, out: Path = Path("runs"), preset: str = "protocol") -> int:
+    """Train every configuration of the grids, and print the choice of each method, as the YAML file has it.
+
+    Parameters
+    ----------
+    experiment
+        The name of an experiment.
+    methods
+        Methods with commas between; by default those of the preset.
+    out
+        Folder for the records.
+    preset
+        The preset whose grids are trained.
+    """
+    from singularbayes_experiments.new import config
+    from singularbayes_experiments.new import run as runner
+
+    failed = run(experiment, preset=preset, stage=config.TUNING, methods=methods, out=out)
+    found = config.read(experiment)
+    for method, place in runner.choices(found, preset, out, _names(methods) or found.methods(preset)).items():
+        print(f"{method}: {{choice: {'null' if place is None else place}}}")
+    return failed
+
+
+@app.command
+def pack(out: Path = Path("runs"), /) -> None:
+    """Add the records of a folder to the tables of the repository.
+
+    Parameters
+    ----------
+    out
+        The folder.
+    """
+    from singularbayes_experiments import store
+
+    print(f"{store.pack(out)} new runs in {store.RESULTS}")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return [name.strip() for name in text.split(",")] if text else None
+
+
+def parse_seeds(text: str | None) -> list[int] | None:
+    """Returns the seeds of a text.
+
+    >>> parse_seeds("0,2-4")
+    [0, 2, 3, 4]
+    """
+    if text is None:
+        return None
+    try:
+        ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--seeds must be numbers such as 0,1 or 2-6; got {text!r}.") from None
+    return [seed for end in ends for seed in range(end[0], end[-1] + 1)]
+
+
+def parse_changes(assignments: Sequence[str]) -> Mapping[str, Any]:
+    """Returns the settings that `name=value` replaces, the values read as YAML.
+
+    >>> parse_changes(["beta=0.3", "ranks=[4, 2]"])
+    {'beta': 0.3, 'ranks': [4, 2]}
+    """
+    import yaml
+
+    pairs = [assignment.partition("=") for assignment in assignments]
+    for (name, equals, _), given in zip(pairs, assignments, strict=True):
+        if not (name and equals):
+            raise ValueError(f"--set must be name=value, such as beta=0.3; got {given!r}.")
+    return {name.strip(): yaml.safe_load(value) for name, _, value in pairs}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `singularbayes-experiments`."""
+    from singularbayes.cli import run_app
+
+    return run_app(app, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Data, network and scores of every experiment, one module each."""

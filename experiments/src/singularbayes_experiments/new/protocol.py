@@ -1,0 +1,184 @@
+"""The rules by which settings are tuned and results are reported; `docs/protocol.md` is the same in words.
+
+Scores here are of validation data alone. A lower NLL and a higher OOD score are better.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+LEAST_TUNING_SEEDS = 2
+LEAST_RESULT_SEEDS = 4
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One configuration and its scores, one per tuning seed and in the same order as those of the others.
+
+    Args:
+        place: its value of every setting that was tuned.
+        without_inputs: the NLL of a prediction that ignores the inputs (class frequencies, or one Gaussian).
+    """
+
+    name: str
+    nll: tuple[float, ...]
+    ood: tuple[float, ...] = ()
+    place: Mapping[str, Any] = field(default_factory=dict)
+    without_inputs: float = math.inf
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a seed ended in numbers that are not finite, or worse than a prediction without inputs."""
+        return not all(math.isfinite(nll) and nll <= self.without_inputs for nll in self.nll)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.nll)  # NumPy takes several times as long for two numbers
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The configuration that was chosen, the standard error that ties were judged by, and those that tied with it."""
+
+    name: str
+    standard_error: float
+    ties: tuple[str, ...]
+
+
+def choose(tried: Sequence[Tried]) -> Choice:
+    """Returns the configuration with the least mean NLL; of those within one standard error, the best proxy OOD score.
+
+    The standard error is that of a paired difference to the best: its variance over seeds, pooled over the better half
+    of the configurations, because two seeds alone say little about one of them. Where OOD scores are equal, or there
+    are none, the lower NLL wins.
+
+    >>> tried = [Tried("a", (0.30, 0.32), (0.6, 0.6)), Tried("b", (0.31, 0.32), (0.9, 0.9)), Tried("c", (0.5, 0.5))]
+    >>> choose(tried)
+    Choice(name='b', standard_error=0.005, ties=('a', 'b'))
+    """
+    seeds = {len(one.nll) for one in tried}
+    if len(seeds) != 1 or min(seeds) < LEAST_TUNING_SEEDS:
+        got = {one.name: len(one.nll) for one in tried}
+        raise ValueError(f"Tuning needs {LEAST_TUNING_SEEDS} or more seeds, the same for all; got {got}.")
+    sound = sorted((one for one in tried if not one.diverged), key=lambda one: one.mean)
+    if not sound:
+        raise ValueError(f"Tuning needs a configuration that did not diverge; got {[one.name for one in tried]}.")
+    best, error = sound[0], _standard_error(sound)
+    ties = [one for one in sound if one.mean <= best.mean + error]
+    found = max(ties, key=lambda one: (float(np.mean(one.ood)) if one.ood else -math.inf, -one.mean))
+    return Choice(found.name, round(error, 12), tuple(one.name for one in ties))
+
+
+def _standard_error(by_mean: Sequence[Tried]) -> float:
+    half = by_mean[: max(2, math.ceil(len(by_mean) / 2))]
+    differences = [np.subtract(one.nll, half[0].nll) for one in half[1:]]
+    variances = [difference.var(ddof=1) for difference in differences]
+    return math.sqrt(float(np.mean(variances)) / len(half[0].nll)) if variances else 0.0
+
+
+def edges(chosen: Mapping[str, Any], tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns the numeric settings whose chosen value is the least or the greatest that was tried, and which of both.
+
+    A second round goes beyond them. Settings with one value, and those that are no numbers, have no edge.
+
+    >>> edges({"beta": 0.1, "rate": 1e-3}, [{"beta": b, "rate": r} for b in (1, 0.3, 0.1) for r in (3e-4, 1e-3, 3e-3)])
+    {'beta': 'least'}
+    """
+    found = {}
+    for name, value in chosen.items():
+        values = sorted({place[name] for place in tried if _is_number(place.get(name))}) if _is_number(value) else []
+        if len(values) > 1 and value in (values[0], values[-1]):
+            found[name] = "least" if value == values[0] else "greatest"
+    return found
+
+
+def require_equal_tuning(configurations: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises unless every method has the same number of configurations, all different."""
+    numbers = {method: len(each) for method, each in configurations.items()}
+    different = {method: len({repr(one) for one in each.values()}) for method, each in configurations.items()}
+    if len(set(numbers.values())) != 1 or numbers != different:
+        raise ValueError(
+            f"The protocol needs the same number of different configurations for every method; got {numbers}, of which "
+            f"different: {different}."
+        )
+
+
+def require_result_seeds(tuning: Sequence[int], results: Sequence[int]) -> None:
+    """Raises unless results have enough seeds, none of them a tuning seed."""
+    if len(set(results)) < LEAST_RESULT_SEEDS or set(tuning) & set(results):
+        raise ValueError(
+            f"The protocol needs {LEAST_RESULT_SEEDS} or more result seeds, none used for tuning; got results "
+            f"{list(results)}, tuning {list(tuning)}."
+        )
+
+
+def perturbed(x: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Returns training inputs that no longer are in distribution: the proxy for OOD inputs.
+
+    Half of the rows get every feature from another row (the marginals stay, what belongs together does not); the other
+    half move three times as far from the mean of all rows. A proxy OOD score is the `auroc_ood` by which uncertainty
+    (predictive entropy, or the total standard deviation) tells them from validation inputs.
+    """
+    rng = np.random.default_rng(seed)
+    flat = np.asarray(x, "float64").reshape(len(x), -1)
+    mixed = rng.permuted(flat, axis=0)[: len(x) // 2]
+    far = flat.mean(axis=0) + 3.0 * (flat[len(x) // 2 :] - flat.mean(axis=0))
+    return np.concatenate([mixed, far]).reshape(x.shape).astype("float32")
+
+
+def standard_error(values: Sequence[float] | np.ndarray) -> float:
+    """Returns the standard error of a mean over seeds or splits, NaN for fewer than two.
+
+    >>> standard_error([1.0, 3.0]), standard_error([1.0])
+    (1.0, nan)
+    """
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The mean of paired differences over seeds and its 95 % t interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def not_worse(self) -> bool:
+        """Whether the interval of the difference, lower is better, reaches 0 or below."""
+        return self.low <= 0
+
+    def side(self, higher_is_better: bool = False) -> Literal["better", "worse", "level"]:
+        """Returns better or worse where the interval excludes 0, else level.
+
+        >>> above = Paired(0.2, 0.1, 0.3)
+        >>> above.side(), above.side(higher_is_better=True), Paired(0.1, -0.1, 0.3).side()
+        ('worse', 'better', 'level')
+        """
+        if self.high < 0:
+            return "worse" if higher_is_better else "better"
+        if self.low > 0:
+            return "better" if higher_is_better else "worse"
+        return "level"
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
+    """Returns how `ours` differ from `theirs`, seed by seed.
+
+    >>> found = paired([1.0, 2.0, 3.0], [1.5, 2.0, 2.5])
+    >>> found.mean, round(found.low, 6), round(found.high, 6)
+    (0.0, -1.242069, 1.242069)
+    """
+    difference = np.subtract(ours, theirs)
+    mean = float(difference.mean())
+    half = float(stats.t.ppf(0.975, len(difference) - 1) * difference.std(ddof=1) / math.sqrt(len(difference)))
+    return Paired(mean, mean - half, mean + half)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
