@@ -1,11 +1,15 @@
 """What leaves the package keeps its predictions: exported files are run by other programs and agree with `predict`."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
 from networks import NETWORKS, ROWS, expected_outputs
+from posterior_table import ON_TORCH
 
 import singularbayes as sb
 
@@ -102,6 +106,51 @@ def test_component_means_answer_as_the_ensemble_of_them_does_in_onnxruntime_and_
     _assert_same([loaded[name] for name in sorted(loaded)], p)
     assert frozen.trainable_variables == []
     _assert_same(_onnx(frozen, ROWS, str(tmp_path / "means.onnx")), p)
+
+
+_ON_JAX = """
+import keras, numpy as np, singularbayes as sb
+keras.utils.set_random_seed(3)
+hidden = sb.layers.Dense(5, "tanh", posterior=sb.LowRank(2, eta=0.5))
+model = keras.Sequential([keras.Input((4,), name="rows"), hidden, sb.layers.Dense(3, posterior=sb.FullRank(eta=0.5))])
+model.compile(keras.optimizers.Adam(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+x = np.load("x.npy")
+model.fit(x, np.arange(len(x)) % 3, epochs=3, verbose=0, callbacks=[sb.KLSchedule()])
+model.save("trained.keras")
+sb.freeze_draws(model, 2, seed=1).save("draws.keras")
+p = sb.predict(model, x, 2, seed=1)
+np.savez("draws.npz", entropy=p.entropy, mean=p.mean, mutual_information=p.mutual_information)
+"""
+_ON_TORCH = """
+import numpy as np, singularbayes as sb
+sb.load("draws.keras").export("draws.onnx", format="onnx", verbose=False)
+model = sb.load("trained.keras")
+sb.freeze_draws(model, 2, seed=2).export("trained.onnx", format="onnx", verbose=False)
+p = sb.predict(model, np.load("x.npy"), 2, seed=2)
+np.savez("trained.npz", entropy=p.entropy, mean=p.mean, mutual_information=p.mutual_information)
+"""
+
+
+@needs_onnx
+@ON_TORCH
+def test_what_was_trained_on_jax_is_an_onnx_file_by_way_of_torch(tmp_path):
+    """The draws may be frozen on either backend; each runs in a process of its own, which imports the package alone."""
+    import onnxruntime
+
+    np.save(tmp_path / "x.npy", ROWS)
+    for backend, code in (("jax", _ON_JAX), ("torch", _ON_TORCH)):
+        environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    for frozen in ("draws", "trained"):
+        session = onnxruntime.InferenceSession(tmp_path / f"{frozen}.onnx")
+        names = [output.name for output in session.get_outputs()]
+        expected = np.load(tmp_path / f"{frozen}.npz")
+        assert names == sorted(expected)
+        assert expected["mutual_information"].mean() > 0.01
+        for name, found in zip(names, session.run(None, {"rows": ROWS}), strict=True):
+            np.testing.assert_allclose(found, expected[name], rtol=1e-4, atol=5e-6, err_msg=f"{frozen} {name}")
 
 
 def test_an_ensemble_of_regressions_answers_with_its_interval():

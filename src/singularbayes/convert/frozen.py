@@ -84,9 +84,7 @@ def as_graph(layer: Frozen, model: keras.Model, name: str) -> keras.Model:
     # A Sequential model has one input and knows no structure of them.
     structure = getattr(model, "_inputs_struct", model.inputs[0])
     inputs = keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), structure)
-    whole = Graph(inputs, layer(inputs), name=name)
-    whole(inputs)  # Keras exports to ONNX only what was called
-    return whole
+    return Graph(inputs, layer(inputs), name=name)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -94,6 +92,7 @@ class Graph(keras.Model):
     """A functional model whose outputs have their names in an ONNX file too; Keras leaves them to the exporters."""
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
+        self(self.input)  # Keras exports to ONNX only what was called, which a model from a file was not
         super().export(filepath, format=format, **kwargs)
         if format == "onnx":
             _name_outputs(str(filepath), sorted(self.output))

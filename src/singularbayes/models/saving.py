@@ -45,6 +45,7 @@ def read_model(path: str | Path, **kwargs) -> keras.Model:
         if broken:
             raise ValueError(f"load needs a whole .keras file; got {str(path)!r}, whose part {broken!r} is damaged.")
         config, metadata = (_json(archive, part, path) for part in ("config.json", "metadata.json"))
+    _import_packages(config)
     known = {**_torch_optimizers(config), **(kwargs.pop("custom_objects", None) or {})}
     unknown = list(_unknown_objects(config, known))
     _refuse_python_modules(unknown, path)
@@ -86,6 +87,15 @@ def _objects(config) -> Iterator[dict]:
     if isinstance(config, list):
         for part in config:
             yield from _objects(part)
+
+
+def _import_packages(config: dict) -> None:
+    """Imports the packages of this library that a config names, which registers their classes."""
+    for module in {str(found.get("module")) for found in _objects(config)}:
+        library, _, rest = module.partition(".")
+        package = f"singularbayes.{rest.partition('.')[0]}"
+        if library == "singularbayes" and rest and importlib.util.find_spec(package):
+            importlib.import_module(package)
 
 
 def _torch_optimizers(config: dict) -> dict[str, type]:
