@@ -47,7 +47,11 @@ def test_bad_data(x, y, error):
 @pytest.mark.parametrize(
     ("y", "error"),
     [
-        (np.zeros(30), "at least 2 classes in the data, but the data contains only one class"),
+        (
+            np.full(30, "ill"),
+            r"needs rows of at least 2 classes in y; got one class, \['ill'\]. Rows of weight 0 do not count; "
+            r"train_test_split\(X, y, stratify=y\) keeps every class",
+        ),
         (Y, "Unknown label type: continuous"),
         (np.stack([LABELS, 2 * LABELS], axis=1), "multiclass-multioutput"),
     ],
@@ -133,8 +137,12 @@ def test_huge_targets_keep_their_digits():
 
 
 def test_partial_fit_needs_all_classes_at_first():
-    with pytest.raises(ValueError, match="at least 2 classes in the data"):
-        BayesianMLPClassifier(**QUICK).partial_fit(X, np.zeros(30, int), classes=[0])
+    model = BayesianMLPClassifier(**QUICK)
+    with pytest.raises(
+        ValueError, match=r"got one class, \[0\]. Pass all labels that will come, partial_fit\(X, y, cl"
+    ):
+        model.partial_fit(X, np.zeros(30, int), classes=[0])
+    assert list(model.partial_fit(X, np.zeros(30, int), classes=[0, 1]).classes_) == [0, 1]  # as the error says
     with pytest.raises(ValueError, match=r"`y` has classes not in `self.classes_`"):
         BayesianMLPClassifier(**QUICK).partial_fit(X, LABELS + 1, classes=[0, 1])
     with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):

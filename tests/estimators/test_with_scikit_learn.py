@@ -31,6 +31,24 @@ def fitted():
     return BayesianMLPRegressor(**MLP, noise="constant").fit(X, Y)
 
 
+@pytest.mark.backend
+def test_a_fit_gives_no_warning():
+    """In a process of its own, because pytest's settings here ignore those of NumPy that Keras itself causes."""
+    code = """
+import warnings; warnings.simplefilter("default")
+import numpy as np
+from singularbayes.estimators import BayesianMLPClassifier, BayesianMLPRegressor
+warnings.simplefilter("error")
+x = np.random.default_rng(0).normal(size=(60, 3))
+options = {"hidden_layer_sizes": (4,), "rank": 2, "max_iter": 2, "draws": 10, "random_state": 0}
+regressor = BayesianMLPRegressor(components=5, **options).fit(x, x[:, 0] + x[:, 1] ** 2)
+regressor.partial_fit(x, x[:, 0]).predict_interval(x)
+one = BayesianMLPClassifier(components=1, early_stopping=True, calibrate="split", **options)
+print(one.fit(x, x[:, 2] > 0.3).predict(x).shape)
+"""
+    assert run(code) == "(60,)"
+
+
 def test_grids_and_folds():
     search = GridSearchCV(BayesianMLPRegressor(**PLAIN), {"beta": [0.1, 1000.0]}, cv=2).fit(X, Y)
     assert search.best_params_ == {"beta": 0.1}

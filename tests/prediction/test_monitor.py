@@ -174,6 +174,26 @@ def test_bad_input_is_named(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "score"), [("categorical_logits", 'outputs["entropy"]'), ("gaussian", 'outputs["std"].ravel()')]
+)
+def test_frozen_outputs_are_watched_by_the_array_that_the_error_names(likelihood, score):
+    head = sb.layers.Dense(1 if likelihood == "gaussian" else 3, posterior=sb.FullRank())
+    model = keras.Sequential([keras.Input((2,)), head])
+    x = np.random.default_rng(0).normal(size=(60, 2)).astype("float32")
+    monitor = sb.Monitor(sb.predict(model, x[:40], 4, likelihood=likelihood))
+    outputs = sb.freeze_draws(model, 4, likelihood=likelihood).predict(x[40:], verbose=0)
+    with pytest.raises(
+        ValueError, match=r"got a dictionary of \[.*'mean'.*Pass the score that the reference has"
+    ) as error:
+        monitor.update(outputs)
+    assert str(error.value).endswith(f"of a frozen model's outputs, {score}.")
+    named = outputs["entropy"] if "entropy" in outputs else outputs["std"].ravel()
+    rows = sb.predict(model, x[40:], 4, likelihood=likelihood)
+    np.testing.assert_allclose(named, monitor._scores(rows), rtol=1e-4, atol=1e-6)
+    assert monitor.update(named).seen == 20
+
+
 def test_a_refused_update_changes_nothing():
     monitor = sb.Monitor(np.arange(50.0), score="epistemic", groups=np.repeat(["a", "b"], 25))
     before = monitor._martingales["uncertainty of a"].to_dict()

@@ -54,9 +54,11 @@ class Classifier(ClassifierMixin, BayesianEstimator):
             )
         first = not hasattr(self, "_network")
         X, y, weight = self._check_data(X, y, sample_weight, first, minimum=1)
+        if classes is not None:
+            advice = "Pass all labels that will come, partial_fit(X, y, classes=...)"
+            _require_two_classes(type(self).__name__, np.unique(classes), advice)
         if _check_partial_fit_first_call(self, classes):
             self._multi_label = type_of_target(y).startswith("multilabel")
-            _require_two_classes(self.classes_)
         data = self._data(X, y, weight, first)
         if first:
             self._calibrate(None, None)
@@ -105,7 +107,8 @@ class Classifier(ClassifierMixin, BayesianEstimator):
             self.classes_ = np.arange(y.shape[1])
             return
         self.classes_ = np.unique(column_or_1d(y, warn=True))
-        _require_two_classes(self.classes_)
+        advice = "Rows of weight 0 do not count; train_test_split(X, y, stratify=y) keeps every class"
+        _require_two_classes(type(self).__name__, self.classes_, advice)
 
     def _data(self, X, y, weight, first: bool) -> Data:
         if hasattr(y, "toarray"):
@@ -174,9 +177,6 @@ def _newest(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(array[-DEFAULTS.kept_rows :] for array in arrays)
 
 
-def _require_two_classes(classes: np.ndarray) -> None:
+def _require_two_classes(name: str, classes: np.ndarray, advice: str) -> None:
     if len(classes) < 2:
-        raise ValueError(
-            "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
-            f"{classes[0]!r}."
-        )
+        raise ValueError(f"{name} needs rows of at least 2 classes in y; got one class, {classes.tolist()}. {advice}.")

@@ -22,6 +22,7 @@ from singularbayes.likelihoods import (
     MeanScale,
     MeanScaleNLL,
 )
+from singularbayes.models import as_numpy
 from singularbayes.posteriors import FullRank, LowRank, Mixture, find_posteriors, find_random_posteriors
 from singularbayes.training import set_kl
 
@@ -104,7 +105,7 @@ class Network:
 
     def __getstate__(self) -> dict:
         objects = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in _SERIALIZED}
-        values = [np.array(ops.convert_to_numpy(variable)) for variable in self.model.variables]
+        values = [as_numpy(variable) for variable in self.model.variables]
         shared = isinstance(self.key, str)  # else `again` may be a function that cannot be pickled
         others = {"again": self.again if shared else None, "key": self.key if shared else None}
         return {**vars(self), **others, **objects, "values": values}
@@ -218,7 +219,7 @@ def copy_component(network: Network, source: int, target: int) -> None:
     """Copies a component of the mixtures of a network to the place of another."""
     for layer in network.model.layers:
         for variable in layer.trainable_variables if find_posteriors(layer) else ():
-            values = np.array(ops.convert_to_numpy(variable))
+            values = as_numpy(variable)
             values[target] = values[source]
             variable.assign(values)
 

@@ -20,7 +20,7 @@ from keras import ops
 
 from singularbayes.estimators.network import Network
 from singularbayes.layers import one_thread
-from singularbayes.models import share_programs
+from singularbayes.models import as_numpy, share_programs
 from singularbayes.training import set_kl
 
 _STEPS = 256  # of one call of the program
@@ -69,7 +69,7 @@ class Trainer:
         self.network, self.model = network, network.model
         set_kl(self.model, 1)
         network.optimizer.build(self.model.trainable_variables)
-        self._start = [np.array(ops.convert_to_numpy(variable)) for variable in network.optimizer.variables]
+        self._start = _values(network.optimizer.variables)
         if network.sets_rate:
             rate = network.optimizer.learning_rate
             self._rate_place = [variable is rate for variable in network.optimizer.variables].index(True)
@@ -160,7 +160,7 @@ class Trainer:
             weight = (weights[i][:, None] * uses[ids]).T.reshape(-1)
             losses.append(self._step(x[ids], np.concatenate([y[ids]] * uses.shape[1]), weight.astype("float32")))
         state.trainable, state.others, state.optimizer = (_values(some) for some in variables)
-        return np.array([float(ops.convert_to_numpy(value)) for value in losses])
+        return np.array([float(value) for value in losses])
 
     def _objective(self, x, y, weight):
         outputs = self.model(x, training=True)
@@ -222,7 +222,7 @@ def one_thread_if_small(model: keras.Model, rows: int) -> Iterator[None]:
 
 
 def _values(variables) -> list:
-    return [np.array(ops.convert_to_numpy(variable)) for variable in variables]
+    return [as_numpy(variable) for variable in variables]
 
 
 def _assign(variables, values) -> None:

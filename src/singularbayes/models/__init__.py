@@ -14,6 +14,7 @@ from singularbayes.models.inputs import (
 from singularbayes.models.outputs import loss_of, names_of, output_mask, position_of
 from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.models.programs import (
+    as_numpy,
     compiled,
     form_of,
     kind_of,
@@ -39,6 +40,7 @@ __all__ = [
     "ModelParallel",
     "arranged",
     "as_arrays",
+    "as_numpy",
     "batch_mesh",
     "batches_of",
     "blocks",

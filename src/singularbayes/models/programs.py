@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
+from keras import ops
 
 from singularbayes.posteriors import flat_layers
 
@@ -120,6 +122,19 @@ def variable_values(model: keras.Model) -> list:
     """Returns the values of all variables, as programs take them."""
     fetch_state(model)
     return [variable.value for variable in model.variables]
+
+
+def as_numpy(value) -> np.ndarray:
+    """Returns a copy of what a variable or tensor holds; torch's bfloat16 becomes float32.
+
+    For Keras's variables and torch's tensors, `ops.convert_to_numpy` does this with a warning of NumPy for each: their
+    `__array__` has no argument `copy`.
+    """
+    if keras.backend.backend() != "torch":
+        return np.array(np.asarray(value))
+    tensor = ops.convert_to_tensor(value)
+    narrow = keras.backend.standardize_dtype(tensor.dtype) == "bfloat16"  # which NumPy lacks
+    return np.array((tensor.float() if narrow else tensor).numpy(force=True))
 
 
 def share_programs(models: list[keras.Model]) -> None:

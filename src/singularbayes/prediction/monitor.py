@@ -132,6 +132,12 @@ class Monitor:
             needed = "Monitor needs predictions, such as sb.predict(model, x), or one score per example"
             if callable(predictions):  # the model itself
                 raise ValueError(f"{needed}; got {predictions!r}.")
+            if isinstance(predictions, Mapping):  # what a frozen model gives
+                advised = 'outputs["entropy"]' if "entropy" in predictions else 'outputs["std"].ravel()'
+                raise ValueError(
+                    f"{needed}; got a dictionary of {sorted(predictions)}. Pass the score that the reference has: of a "
+                    f"frozen model's outputs, {advised}."
+                )
             scores = np.asarray(predictions, "float64")
             if scores.ndim != 1:
                 raise ValueError(f"{needed}; got shape {scores.shape}.")

@@ -17,7 +17,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.layers import one_thread
-from singularbayes.models import form_of, no_gradient
+from singularbayes.models import as_numpy, form_of, no_gradient
 from singularbayes.posteriors import draw_sources, find_sources, flat_layers, noise
 from singularbayes.prediction.memory import FEW, at_once, forget_others, side_by_side, together
 from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
@@ -95,7 +95,7 @@ class _Sampler:
             outputs = outputs or self._each(one, number, x)
             if failed:  # and one draw after another did not: it was neither the data nor the model
                 self._vectorised = False
-        return [np.concatenate([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
+        return [np.concatenate([as_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
 
     @staticmethod
     @abstractmethod

@@ -10,7 +10,6 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
 from singularbayes.checks import require_choice, require_not_negative, require_positive
 from singularbayes.likelihoods import require_activations
@@ -80,7 +79,7 @@ def share_state(model: keras.layers.Layer) -> None:
     first, *others = {posterior.state for posterior in posteriors}
     if not others and len(posteriors) == (first.members if first else 1):
         return  # they share one already, and with nobody else
-    state = SharedState(float(ops.convert_to_numpy(posteriors[0].kl_scale)), len(posteriors))
+    state = SharedState(float(posteriors[0].kl_scale.value), len(posteriors))
     for posterior in posteriors:
         posterior.join(state)
 
