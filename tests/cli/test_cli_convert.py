@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import singularbayes as sb
-from singularbayes import cli
+from singularbayes import cli, posteriors
 
 X = np.random.default_rng(0).normal(size=(5, 8)).astype("float32")
 
@@ -39,6 +39,14 @@ def test_convert_prints_the_plan_and_writes_the_model_that_bayesianize_makes(tra
     np.testing.assert_allclose(made(X), expected(X), rtol=1e-5, atol=1e-6)
     assert [posterior.rank for posterior in sb.find_posteriors(made)] == [2, 2]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["bayes.keras", "trained.keras"]
+
+
+def test_the_default_rank_in_the_help_is_that_of_the_posterior(capsys):
+    assert cli.main(["convert", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    rank, of_adapter = (posteriors.get_posterior(name).rank for name in ("low_rank", "adapter"))
+    assert f"LowRank({rank})" in repr(posteriors.get_posterior("mixture"))
+    assert f"{rank} by default, {of_adapter} for adapter" in shown
 
 
 def test_an_adapter_predicts_what_the_trained_model_did(trained, tmp_path, capsys):

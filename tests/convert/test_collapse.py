@@ -76,6 +76,26 @@ def test_it_predicts_what_the_means_do(kind, make):
     assert not plain.compiled
 
 
+@pytest.mark.parametrize("components", [1, 2])
+@pytest.mark.parametrize("merge", [False, True], ids=["factors", "merged"])
+def test_it_keeps_the_loss_by_which_its_outputs_are_understood(merge, components):
+    posterior = sb.Mixture(LowRank(1), components=components) if components > 1 else LowRank(1)
+    hidden = layers.Dense(5, "tanh", posterior=posterior)
+    model = stir(keras.Sequential([keras.Input((6,)), hidden, layers.Dense(1, posterior=posterior)]))
+    model.compile(keras.optimizers.Adam(0.02), sb.GaussianNLL(0.3), metrics=["mae"])
+    x, y = RNG.normal(size=(7, 6)).astype("float32"), RNG.normal(size=7).astype("float32")
+    plain = sb.collapse(model, merge, component=components - 1)
+    p = sb.predict(plain, x)
+    assert p.noise == pytest.approx(0.3)
+    error = y - p.mean
+    nll = np.mean(error**2) / (2 * 0.3**2) + np.log(0.3 * np.sqrt(2 * np.pi))
+    assert plain.evaluate(x, y, verbose=0) == pytest.approx([nll, np.abs(error).mean()], rel=1e-4)
+    before = plain.get_weights()
+    plain.fit(x, y, verbose=0)  # with an optimizer of its own weights: Adam's first step is its rate
+    moved = [np.abs(new - old).max() for new, old in zip(plain.get_weights(), before, strict=True)]
+    assert moved == pytest.approx([0.02] * len(moved), rel=0.01)
+
+
 @not_on_jax
 def test_low_rank_layers_are_two_small_ones_where_that_is_smaller():
     names = [layer.name for layer in sb.collapse(_text(LowRank(2))).layers]
@@ -123,6 +143,7 @@ def test_a_block_that_gives_the_first_positions_does_so_collapsed():
 
 def test_its_file_loads_where_this_package_cannot_be_imported(tmp_path):
     model = _text(LowRank(2))
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     plain = sb.collapse(model)
     plain.save(tmp_path / "plain.keras")
     np.save(tmp_path / "x.npy", IDS)

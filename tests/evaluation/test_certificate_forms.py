@@ -87,6 +87,25 @@ def test_the_hold_out_draws_a_network_of_its_own_for_every_example(model, draws)
     assert "the model neither trained, nor tuned, nor chosen on these examples" in repr(found)
 
 
+@pytest.mark.parametrize("tried", [1, 3])
+@pytest.mark.parametrize(
+    ("form", "average"),
+    [("kl", None), ("catoni", None), ("holdout", None), ("kl", 20), ("catoni", 20), ("tandem", 20), ("holdout", 20)],
+)
+def test_every_sentence_contains_what_the_examples_may_have_trained(model, form, average, tried, tmp_path):
+    found = certify(model, X, Y, 0.5, form=form, average=average, tried=tried, **DRAWS)
+    trained = "trained nothing" if form == "holdout" else "trained nothing but the posterior"
+    chose = "selected nothing" if tried == 1 else "selected only among the 3 models tried"
+    assert f", if these examples {trained} and {chose}, " in found.sentence
+    found.save(tmp_path / "certificate.json")
+    content = json.loads((tmp_path / "certificate.json").read_text())
+    assert content["sentence"] == found.sentence
+    printed = [line.strip() for line in repr(found).splitlines()]
+    assert [line.strip() for line in content["statement"]] == printed
+    assert (found.sentence in printed) != found.vacuous
+    assert not (found.vacuous and form == "holdout")
+
+
 def test_pairs_have_the_expectations_of_the_first_and_second_power_of_a_mean(model, draws):
     average = 3
     found = paired_risks(model, X, Y, 1000, average, seed=5, likelihood="categorical_logits")

@@ -70,6 +70,23 @@ def _trials(path):
     return waves.ended_trials(optuna.load_study(study_name="sweep", storage=storage))
 
 
+def test_the_command_trains_at_the_library_s_own_beta_and_says_so(folder, monkeypatch, capsys):
+    spaces = []
+
+    def sweep(build, data, space, *rest, **options):
+        spaces.append(space)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(ranks, "sweep", sweep)
+    for more in ((), ("--beta", "0.7")):
+        with pytest.raises(SystemExit, match="enough"):
+            main(_command(*more))
+    assert [space["beta"] for space in spaces] == [[sb.KLSchedule().beta], [0.7]]
+    assert main(["rank", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"1 is the ELBO, and {sb.KLSchedule().beta} the default" in shown
+
+
 @TORCH_FIRST
 def test_the_command_is_a_sweep_of_the_model_s_counterparts_and_draws_it(folder, made):
     counterpart = ranks.Counterpart.read(folder / "model.keras")
@@ -130,11 +147,11 @@ def test_with_several_seeds_the_command_takes_the_smallest_rank_within_one_stand
 
     monkeypatch.setattr(work, "train", train)
     assert main(_command()) == 0
-    message = "Take rank=2, beta=1: NLL 0.8 is the best of 2 trials. It is the highest rank tried: a higher one may"
+    message = "Take rank=2, beta=0.03: NLL 0.8 is the best of 2 trials. It is the highest rank tried: a higher one may"
     assert f"{message} do better. One seed" in capsys.readouterr().out
     assert main(_command("--seeds", "3")) == 0
     message = (
-        "Take rank=1, beta=1: NLL 1.1 is within one standard error (0.12, over 3 seeds) of rank=2, beta=1, the best"
+        "Take rank=1, beta=0.03: NLL 1.1 is within one standard error (0.12, over 3 seeds) of rank=2, beta=0.03, the best"
     )
     assert message in capsys.readouterr().out
 

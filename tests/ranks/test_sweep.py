@@ -45,6 +45,14 @@ def test_a_trial_is_the_mean_over_seeds_with_its_error_of_what_training_by_hand_
     assert trial.metrics["num_trained"] == 2 * 2 * (3 + 8) + 8 + 2 * 3 * (8 + 3) + 3
 
 
+def test_a_space_without_beta_trains_at_the_library_s_own():
+    found = ranks.sweep(build, DATA, {"rank": [2]}, ["nll"], ranks.Budget(trials=1, epochs=2, draws=4, batch_size=40))
+    (run,) = sb.fit_many(lambda: build(2), *DATA.train, range(1), 2, 40, callbacks=lambda: [sb.KLSchedule()])
+    (trial,) = found.trials
+    expected = sb.evaluate(run.model, DATA.validation, seed=0, draws=4).metrics["nll"]
+    assert trial.metrics["nll"] == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_with_one_objective_a_trial_that_falls_behind_is_stopped(monkeypatch, at_once):
     begun = []

@@ -35,7 +35,8 @@ def convert(
     out
         The .keras file to write.
     rank
-        Rank of the random factors of every weight matrix, 16 by default; a matrix that is smaller lowers it.
+        Rank of the random factors of every weight matrix, 32 by default, 16 for adapter; a matrix that is smaller
+        lowers it.
     init
         Initialise the means at the trained weights (svd), or at random (random).
     posterior

@@ -52,7 +52,7 @@ class Training:
         train: An .npz file with arrays x and y to train on: then every rank is trained.
         ood: An .npz file with an array x, out-of-distribution examples that the model should be unsure of.
         epochs: Epochs of every training.
-        beta: The weight of the KL; 1 is the ELBO.
+        beta: The weight of the KL; 1 is the ELBO, and 0.03 the default.
         seeds: Trainings of every rank; from 2 on the smallest rank within one standard error of the best is taken.
         storage: A file that keeps the trainings. After an interruption the same command resumes.
     """
@@ -60,7 +60,7 @@ class Training:
     train: Path | None = None
     ood: Path | None = None
     epochs: Annotated[int, Parameter(validator=Number(gte=1))] = 10
-    beta: Annotated[float, Parameter(validator=Number(gt=0))] = 1.0
+    beta: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
     seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1
     storage: Path | None = None
 
@@ -172,6 +172,7 @@ def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Traini
     engine = where.start()  # before JAX has threads: a cluster of this machine is forked from this process
     from singularbayes import ranks
     from singularbayes.ranks import has_noise
+    from singularbayes.training import BETA
 
     counterpart = ranks.Counterpart.read(model, tuple(packages))
     tried = counterpart.ranks()
@@ -183,7 +184,7 @@ def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Traini
     return ranks.sweep(
         counterpart,
         ranks.Data(train, held_out, ood),
-        {"rank": tried, "beta": [training.beta]},
+        {"rank": tried, "beta": [BETA if training.beta is None else training.beta]},
         (quality,) if ood is None else (quality, "auroc_ood"),
         ranks.Budget(len(tried), training.epochs, seeds=training.seeds, at_once=len(tried)),
         storage=training.storage,

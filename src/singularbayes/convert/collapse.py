@@ -23,12 +23,13 @@ def collapse(model: keras.Model, merge: bool = False, *, component: Literal["all
 
 
 def collapse(model: keras.Model, merge: bool = False, *, component: int | str = 0) -> keras.Model | list[keras.Model]:
-    """Returns a plain Keras model that predicts what `model` does at its posterior means; not compiled.
+    """Returns a plain Keras model that predicts what `model` does at its posterior means, compiled as `model` is.
 
     A low-rank Dense, Embedding or convolution in a Sequential or functional model becomes two small Keras layers, by
     A and by Bᵀ, where these have fewer weights than the merged one; the second has its name. Everything else is merged:
     LSTM, GRU, attention, EinsumDense, separable convolutions, layers in other layers, other posteriors. The result and
-    its files need Keras alone, and the libraries of the other layers in it.
+    its files need Keras alone, and the libraries of the other layers in it; where the compiled loss is of this package,
+    Keras alone loads the file with `compile=False`.
 
     Args:
         merge: always merge, so that every layer is the Keras layer of its name.
@@ -57,7 +58,9 @@ def collapse(model: keras.Model, merge: bool = False, *, component: int | str = 
     for place in surgery.places(copy, surgery.is_ours):
         if surgery.is_ours(place.layer):
             new[id(place.layer)] = _plain(place.layer, split=id(place.layer) in free)
-    return surgery.exchange(copy, new)
+    plain = surgery.exchange(copy, new)
+    surgery.compile_like(plain, model)
+    return plain
 
 
 def _plain(layer, split: bool) -> surgery.Chain:

@@ -86,7 +86,7 @@ class Predictor:
             if self.loss.level is not None:
                 level = replace(bound, value=bound.value * self.loss.level).rounded
                 claim += f": {level} in the units of the target"
-        start = f"With probability {100 * bound.confidence:.4g} % {over}, "
+        start = f"With probability {100 * bound.confidence:.4g} % {over}, {_assumption(form, bound.terms['tried'])}, "
         if self.average is None:
             who = _RANDOMISED.format(kind=kind)
             return f"{start}{who} {claim}.{_OTHER.format(kind=kind, what=what)}"
@@ -94,6 +94,13 @@ class Predictor:
             return f"{start}`sb.predict(draws={self.average}, seed={self.seed})` {claim}."
         who = f"`sb.predict(draws={self.average})` with draws made afresh"
         return f"{start}{who} {claim}, on average over its draws."
+
+
+def _assumption(form: str, tried: float) -> str:
+    """Returns what the examples may have been used for where the bound holds."""
+    trained = "trained nothing" if form == "holdout" else "trained nothing but the posterior"
+    selected = "selected nothing" if tried == 1 else f"selected only among the {tried} models tried"
+    return f"if these examples {trained} and {selected}"
 
 
 def compared_forms(form: str, predictor: Predictor, unseen: bool) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def sweep(
 
     Args:
         build: makes a compiled model from the settings by name: `lambda rank, eta: …`, or one rank a layer. `beta` is
-            not passed on: it is the β of the KL weight, and 1 where the space does not have it.
+            not passed on: it is the β of the KL weight, by default that of `KLSchedule`.
         space: settings by name: (low, high) of two integers or two others, searched by their logarithm, or a list.
             Where all are lists, every combination is tried once, in an order of chance.
         objectives: names of measures, as an `Evaluation` has them; "auroc_ood" is by mutual information, or by the

@@ -14,7 +14,7 @@ from singularbayes.metrics import Measure
 from singularbayes.models import quiet
 from singularbayes.ranks.storage import quiet_optuna, require_optuna
 from singularbayes.ranks.sweep_config import Budget, Data
-from singularbayes.training import KLSchedule, fit_many
+from singularbayes.training import BETA, KLSchedule, fit_many
 
 _RUNGS = 4  # how often a trial with one objective is looked at before it ends
 _PATIENCE = 4  # finished trials before one is stopped
@@ -70,7 +70,7 @@ class Work:
 def train(work: Work, settings: dict[str, Any], rungs: keras.callbacks.Callback | None) -> list[dict[str, float]]:
     """Returns all scores of a setting, seed by seed; the first seed's training is looked at by `rungs`."""
     own = dict(settings)
-    beta = own.pop("beta", 1.0)
+    beta = own.pop("beta", BETA)
     (x, y), budget = work.data.train, work.budget
     callbacks: list[list[keras.callbacks.Callback]] = [
         [KLSchedule(beta=beta, warmup=budget.warmup)] for _ in range(budget.seeds)

@@ -1,7 +1,7 @@
 """How a model is fitted."""
 
 from singularbayes.training.early_stopping import EarlyStopping
-from singularbayes.training.elbo import kl, set_kl
+from singularbayes.training.elbo import BETA, kl, set_kl
 from singularbayes.training.fit_many import callbacks_factory, fit_many
 from singularbayes.training.kl_schedule import KLSchedule
 from singularbayes.training.learned_prior import (
@@ -19,6 +19,7 @@ from singularbayes.training.pretraining import switch_noise
 from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProjection, Truncation, truncation
 
 __all__ = [
+    "BETA",
     "EarlyStopping",
     "KLSchedule",
     "PACBayesObjective",
