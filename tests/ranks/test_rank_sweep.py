@@ -151,7 +151,8 @@ def test_with_several_seeds_the_command_takes_the_smallest_rank_within_one_stand
     assert f"{message} do better. One seed" in capsys.readouterr().out
     assert main(_command("--seeds", "3")) == 0
     message = (
-        "Take rank=1, beta=0.03: NLL 1.1 is within one standard error (0.12, over 3 seeds) of rank=2, beta=0.03, the best"
+        "Take rank=1, beta=0.03: NLL 1.1 is within one standard error (0.12, over 3 seeds) of rank=2, beta=0.03, the "
+        "best"
     )
     assert message in capsys.readouterr().out
 
