@@ -100,6 +100,21 @@ def test_a_sample_is_one_function_of_all_rows(fitted):
     assert abs(np.corrcoef(samples)[0, 1] - share) < 0.15
 
 
+@pytest.mark.backend
+def test_intervals_are_as_wide_as_the_total_standard_deviation_says():
+    """Of each output in its own unit; the epistemic part alone varies otherwise over rows."""
+    y = np.stack([Y, 50 * X[:, 2] + 7 * np.cos(Y)], axis=1)
+    model = BayesianMLPRegressor(**MLP | {"max_iter": 3, "calibrate": "split"}, noise="constant").fit(X, y)
+    rows = NEW[:60] * np.linspace(0.2, 6, 60)[:, None]  # from the middle of the data to far outside
+    mean, std = model.predict(rows, return_std=True)
+    low, high = model.predict_interval(rows, coverage=0.8)
+    per_deviation = (high - low) / std
+    np.testing.assert_allclose(per_deviation, np.tile(per_deviation[:1], (60, 1)), rtol=1e-4)
+    np.testing.assert_allclose((low + high) / 2, mean, rtol=1e-4, atol=1e-4)
+    share = model._predictive(rows).std / std
+    assert (share.max(axis=0) > 1.5 * share.min(axis=0)).all() and per_deviation[0, 0] != per_deviation[0, 1]
+
+
 @pytest.mark.parametrize("calibrate", ["split", "folds"])
 def test_intervals_cover_as_often_as_promised(calibrate):
     """Over 8 data sets; the network is trained badly on purpose, and the noise depends on the input."""

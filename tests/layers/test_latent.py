@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from posterior_table import TORCH_FIRST, draw_of, on_torch, stir
+from posterior_table import JAX_FIRST, TORCH_FIRST, draw_of, on_torch, stir
 
 from singularbayes import FullRank, LowRank, layers
 from singularbayes.posteriors import scope
@@ -43,6 +43,23 @@ def test_factors_give_the_attention_of_the_projections(case, biases, monkeypatch
     stir(layer)
     for got, wanted in zip(*both(layer, arguments, options, monkeypatch), strict=True):
         np.testing.assert_allclose(ops.convert_to_numpy(got), ops.convert_to_numpy(wanted), rtol=2e-5, atol=2e-5)
+
+
+@JAX_FIRST
+def test_masks_of_keys_and_of_values_each_leave_out_positions_of_an_example(monkeypatch):
+    """Two examples with other lengths, and another mask for the keys than for the values: both must count."""
+    layer = layers.MultiHeadAttention(2, 6, posterior=LowRank(3), bias_initializer="normal")
+    layer(QUERY, VALUE, KEY)
+    stir(layer)
+    masks = {"key_mask": np.arange(7) < [[5], [3]], "value_mask": np.arange(7) > [[0], [1]]}
+    for names in (["key_mask"], ["value_mask"], ["key_mask", "value_mask"]):
+        given = {name: masks[name] for name in names}
+        with monkeypatch.context() as patch:
+            (outputs, weights), wanted = both(layer, (QUERY, VALUE, KEY), given, patch)
+        shown = np.broadcast_to(np.logical_and.reduce(list(given.values()))[:, None, None], weights.shape)
+        assert (ops.convert_to_numpy(weights)[~shown] == 0).all()
+        for got, expected in zip((outputs, weights), wanted, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
 
 
 def test_only_factors_go_the_factored_way():

@@ -37,6 +37,19 @@ class Batches(keras.utils.PyDataset):
         return tuple(array[index * self.size : (index + 1) * self.size] for array in self.arrays)
 
 
+@pytest.mark.parametrize("per_position", [False, True], ids=["weight_of_an_example", "weight_of_a_position"])
+def test_weights_of_the_data_are_0_where_the_model_masks_its_output(per_position):
+    lengths = 1 + np.arange(9) % 4
+    ids = np.where(np.arange(5) < lengths[:, None], RNG.integers(1, 7, (9, 5)), 0)
+    inputs = keras.Input((5,), dtype="int32")
+    embedded = keras.layers.Embedding(7, 4, mask_zero=True)(inputs)
+    model = keras.Model(inputs, layers.Dense(3, posterior=FullRank())(embedded))
+    weights = RNG.uniform(0.5, 2, (9, 5) if per_position else 9)
+    p = sb.predict(model, Batches(ids, np.zeros((9, 5), int), weights), 3, likelihood="categorical_logits")
+    own = weights if per_position else np.repeat(weights[:, None], 5, axis=1)
+    np.testing.assert_array_equal(p.weights, np.where(ids > 0, own, 0))
+
+
 class Shuffled:
     """Comes in another order every time, as a DataLoader with shuffle=True does."""
 

@@ -1,5 +1,6 @@
 """The sampler: predictions cut to the length of the text and to the memory, and spread over devices, do not change."""
 
+import functools
 import gc
 import os
 import subprocess
@@ -105,6 +106,32 @@ class TestPrograms:
         sb.predict(model, x, 8, likelihood="gaussian", batch_size=50)
         assert set(chunks) == {4}
         assert program_of(model, sampler._run_chunk)._run._cache_size() == 0  # all went through the program asked about
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch compiles nothing")
+def test_a_later_request_compiles_nothing_whatever_its_data_draws_and_weights(monkeypatch):
+    """A layer is called under way to a program only: its calls count the compilations."""
+    calls, call = [], layers.Conv2D.call
+
+    @functools.wraps(call)
+    def counted(self, *arguments, **options):
+        calls.append(self.name)
+        return call(self, *arguments, **options)
+
+    monkeypatch.setattr(layers.Conv2D, "call", counted)
+    stack = [layers.Conv2D(3, 3, posterior=LowRank(2)), keras.layers.Flatten(), layers.Dense(3, posterior=LowRank(2))]
+    model = stir(keras.Sequential([keras.Input((6, 6, 1)), *stack]))
+    x = RNG.normal(size=(40, 6, 6, 1)).astype("float32")
+    first = sb.predict(model, x, 4, likelihood="categorical_logits")
+    assert calls
+    calls.clear()
+    again = sb.predict(model, x, 4, likelihood="categorical_logits")
+    np.testing.assert_array_equal(first.mean, again.mean)
+    sb.predict(model, 2 * x[:39], 4, seed=1, likelihood="categorical_logits")
+    model.set_weights([1.5 * weight for weight in model.get_weights()])
+    moved = sb.predict(model, x, 4, likelihood="categorical_logits")
+    assert calls == [] and np.abs(moved.mean - first.mean).max() > 1e-3
 
 
 @on_jax

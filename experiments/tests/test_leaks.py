@@ -1,0 +1,149 @@
+"""What is scaled and tuned knows no stay or row that it may not, and a detector has the recorded direction."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from singularbayes_experiments import data
+from singularbayes_experiments.problems import (
+    icu,
+    icu_features,
+    simple_detectors,
+    table_comparison,
+    table_methods,
+)
+from singularbayes_experiments.problems.table_methods import TableMethod
+from singularbayes_experiments.problems.table_sets import Table
+
+pytestmark = pytest.mark.on_torch
+RESULTS = Path(__file__).parents[1] / "results"
+needs_data = pytest.mark.skipif(
+    not os.environ.get("SINGULARBAYES_DATA"), reason="needs $SINGULARBAYES_DATA, a folder with the data sets"
+)
+
+# -- scaling of stays ------------------------------------------------------------------------------------------------
+
+STAYS = 600
+
+
+def made_up_stays(rng: np.random.Generator) -> icu_features.Care:
+    """Features of other sizes each, a tenth of them missing; the first of both kinds is the number of the stay."""
+
+    def features(columns: int) -> np.ndarray:
+        x = rng.normal(size=(STAYS, columns)) * np.geomspace(0.1, 100, columns) + np.arange(columns)
+        x[rng.random(x.shape) < 0.1] = np.nan
+        x[:, 0] = np.arange(STAYS)
+        return x
+
+    died, unit = (rng.random(STAYS) < 0.2).astype(int), rng.integers(1, 5, STAYS)
+    return icu_features.Care(features(44), features(23), died, unit, np.array(list("abc"))[np.arange(STAYS) % 3])
+
+
+def numbers(sets) -> list[np.ndarray]:
+    """Returns the numbers of the stays in training, validation, test and, of PhysioNet, out of distribution."""
+    parts = [part[0][:, 0].astype("float64") for part in (sets.train, sets.validation, sets.test, sets.ood)]
+    parts = parts if sum(map(len, parts)) == STAYS else parts[:3]
+    least, most = (end(np.concatenate(parts)) for end in (np.min, np.max))
+    return [np.rint((part - least) / (most - least) * (STAYS - 1)).astype(int) for part in parts]
+
+
+@pytest.mark.parametrize("units", ["range", "deviation"])
+@pytest.mark.parametrize("shift", icu.SHIFTS)
+def test_stays_that_do_not_train_change_nothing_that_trains(shift, units, monkeypatch):
+    rng = np.random.default_rng(0)
+    stays = made_up_stays(rng)
+    elsewhere = icu_features.Elsewhere(rng.normal(size=(50, 23)), np.zeros(50))
+    monkeypatch.setattr(icu_features, "physionet", lambda: stays)
+    monkeypatch.setattr(icu_features, "eicu", lambda: elsewhere)
+    split = icu.split.__wrapped__  # without the cache
+    before = split(shift, units)
+    found = numbers(before)
+    assert len(np.unique(np.concatenate(found))) == STAYS  # every stay is in one part
+    for part, name in zip(found[1:], ("validation", "test", "ood")[: len(found) - 1], strict=True):
+        for x in (stays.features, stays.apache):
+            x[part] = rng.normal(1000, 5000, (len(part), x.shape[1]))
+            x[part, 3] = np.nan
+        if name != "validation":  # whose outcomes choose it
+            stays.died[part] = 1 - stays.died[part]
+        after = split(shift, units)
+        for array, expected in zip(after.train, before.train, strict=True):
+            np.testing.assert_array_equal(array, expected)
+        assert not np.array_equal(getattr(after, name)[0], getattr(before, name)[0])
+
+
+# -- tuning of tables ------------------------------------------------------------------------------------------------
+
+
+def _ridge(x, y, seed, alpha=1.0, power=1):
+    """Linear regression with a penalty; its deviation is that of the training errors."""
+    design = np.hstack([x**power, np.ones((len(x), 1))])
+    weights = np.linalg.solve(design.T @ design + alpha * np.eye(design.shape[1]), design.T @ y)
+    deviation = np.std(y - design @ weights)
+
+    def predict(new):
+        mean = np.hstack([new**power, np.ones((len(new), 1))]) @ weights
+        return table_methods._normal(mean, np.full(len(new), deviation))
+
+    return predict
+
+
+def _shares(x, y, seed, smoothing=1.0, columns=1):
+    """Probabilities of classes among training rows with the same signs of the first columns."""
+
+    def cell(rows):
+        return (rows[:, :columns] > 0) @ 2 ** np.arange(columns)
+
+    counts = np.zeros((2**columns, 3))
+    np.add.at(counts, (cell(x), y), 1)
+    p = (counts + smoothing) / (counts + smoothing).sum(axis=1, keepdims=True)
+    return lambda new: p[cell(new)]
+
+
+METHODS = {
+    "yacht": TableMethod(_ridge, {"alpha": (0.01, 1.0, 30.0, 1000.0), "power": (1, 3)}),
+    "wine": TableMethod(_shares, {"smoothing": (0.1, 1.0, 5.0, 20.0), "columns": (1, 2)}),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_tuning_reads_no_test_row_of_the_split_that_chooses(name, monkeypatch):
+    rng, rows = np.random.default_rng(1), np.arange(90)
+    x = rng.normal(size=(90, 3))
+    y = x[:, 0] ** 3 + x[:, 1] + rng.normal(size=90)
+    y = y if name == "yacht" else np.digitize(y, [-1.0, 1.0])
+    one = Table(name, x, y, tuple((rows[rows % 5 != i], rows[rows % 5 == i]) for i in range(5)))
+    kind = "REGRESSION" if name == "yacht" else "CLASSIFICATION"
+    monkeypatch.setattr(table_methods, kind, {"made_up": METHODS[name]})
+    monkeypatch.setattr(table_comparison, "table", lambda asked: one)
+    before = table_comparison.run(("tuned", name, 0, "made_up"))
+    assert len(set(before["validation_nll"])) == 8  # so a choice is one
+    test = one.splits[0][1]
+    x[test] = -3 * x[test]
+    y[test] = y[test] + 40 if name == "yacht" else (y[test] + 1) % 3
+    after = table_comparison.run(("tuned", name, 0, "made_up"))
+    assert after["choice"] == before["choice"] and after["validation_nll"] == before["validation_nll"]
+    assert after["results"][0]["nll"] != before["results"][0]["nll"]
+    train, validation = one.validation(0)
+    assert not {*train, *validation} & {*test} and not {*train} & {*validation}
+
+
+# -- directions of detectors -----------------------------------------------------------------------------------------
+
+
+@needs_data
+@pytest.mark.parametrize("experiment", ["fashion_mnist", "mnist"])
+def test_the_recorded_auroc_of_pixels_is_that_of_the_data(experiment):
+    """The two pairs of an experiment lie on both sides of one half, or one is far from it: a flipped sign shows."""
+    lines = map(json.loads, (RESULTS / "simple_detectors.jsonl").read_text().splitlines())
+    (kept,) = (one for one in lines if one["experiment"] == experiment)
+    ((name, found),) = simple_detectors.detect(experiment)
+    assert name == kept["method"] and found == pytest.approx(kept["metrics"], abs=1e-9)
+    more = 1 if name == "more_pixels" else -1
+    inside = more * np.count_nonzero(getattr(data, experiment)().test[0], axis=(1, 2))
+    for metric, auroc in kept["metrics"].items():
+        outside = more * np.count_nonzero(getattr(data, metric.split("/")[0])().test[0], axis=(1, 2))
+        pairs = len(inside) * len(outside)
+        assert stats.mannwhitneyu(outside, inside).statistic / pairs == pytest.approx(auroc, abs=1e-6)
