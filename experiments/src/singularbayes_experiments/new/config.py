@@ -21,7 +21,8 @@ from typing import Any
 import yaml
 
 from singularbayes_experiments.new.methods import find_method
-from singularbayes_experiments.new.methods.base import program_settings, with_named_rank
+from singularbayes_experiments.new.methods.base import with_named_rank
+from singularbayes_experiments.new.methods.settings import program_settings
 from singularbayes_experiments.new.problems.base import RESULT, TUNING, Problem
 
 CONFIGS = Path(__file__).parents[3] / "configs"

@@ -58,8 +58,7 @@ def missing(tasks: Iterable[Task], out: Path) -> list[Task]:
 def carry_out(experiment: Experiment, task: Task, out: Path) -> Failure | None:
     """Does a task and writes its runs; returns what went wrong, if anything did."""
     try:
-        outcomes = study.run(experiment.problem, task)
-        for i, outcome in enumerate(outcomes):
+        for i, outcome in enumerate(study.run(experiment.problem, task)):
             store.write(record(task, i, outcome), out)
     except Exception:  # the others go on, and all failures are reported at the end
         return Failure(task, traceback.format_exc())

@@ -1,7 +1,7 @@
 """One task: data → the method trains → the problem scores. And tuning: the runs of a grid → the choice."""
 
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -25,8 +25,8 @@ class Outcome:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def run(problem: Problem, task: Task) -> list[Outcome]:
-    """Returns what every run of a task gave. Problems that train no network of this kind have a `run` of their own."""
+def run(problem: Problem, task: Task) -> Iterable[Outcome]:
+    """Returns what every run of a task gave, in order. A problem that trains in another way has a `run(task)`."""
     own = getattr(problem, "run", None)
     return own(task) if own else train_and_score(problem, task)
 

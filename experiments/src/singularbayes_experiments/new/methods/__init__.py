@@ -1,19 +1,12 @@
 """The methods that experiments compare. A new one is a new file here with an `@method`, and lines of YAML."""
 
-from pathlib import Path
+import importlib
+import pkgutil
 
-from singularbayes_experiments.new.methods.base import (
-    METHODS,
-    Member,
-    Method,
-    Settings,
-    Trainer,
-    Weights,
-    find_method,
-    load_methods,
-    method,
-)
+from singularbayes_experiments.new.methods.base import METHODS, Member, Method, Trainer, find_method, method
+from singularbayes_experiments.new.methods.settings import Settings, Weights
 
 __all__ = ["METHODS", "Member", "Method", "Settings", "Trainer", "Weights", "find_method", "method"]
 
-load_methods(str(Path(__file__).parent), __name__)
+for module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{module.name}")

@@ -1,164 +1,20 @@
-"""What a method is, the settings that all share, what it puts on a weight, and who trains its networks."""
+"""Who trains the networks of a method, and the registry of methods."""
 
-import importlib
 import math
-import pkgutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from singularbayes.posteriors import (
-    Anchored,
-    Deterministic,
-    FullRank,
-    LowRank,
-    Mixture,
-    Normal,
-    Posterior,
-    Prior,
-    RankOne,
-    ScaleMixture,
-    find_posteriors,
-)
+from singularbayes.posteriors import find_posteriors
 from singularbayes.training import KLSchedule, fit_many
+from singularbayes_experiments.new.methods.settings import Settings, Weights
 
 if TYPE_CHECKING:
     from singularbayes_experiments.new.problems.base import Data, Problem
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings that training and posteriors read; a problem's own add to them. Defaults are the paper's.
-
-    Args:
-        cosine: the learning rate falls to 0 along a cosine, by "step", or constant in an "epoch"; None is constant.
-        weight_decay: decoupled, of the kernels of deterministic networks.
-        beta: weight of the KL, after `zero_epochs` at zero and a linear rise over `warmup` epochs.
-        prior: "scale_mixture" of `pi`, `sigma1` and `sigma2`; or N(centre, prior_scale²) with the centre 0 ("normal") or
-            at the start ("anchored").
-        eta: initial posterior scales as a multiple of the scale of the means; `rho_start`, (low, high) of a uniform ρ,
-            replaces it.
-        rho_lr: learning rate of ρ as a multiple of the others'.
-        start: what the means of a low-rank weight start with: "independent" entries of A and B with He's variance
-            before a ReLU, "glorot" with Glorot's, or "orthogonal" columns with Glorot's.
-        damping: factor of the initial means of low-rank weights.
-        ranks: of all weights in their order.
-        members: of an ensemble; components of a mixture.
-        svd_epochs, svd_rate, svd_decay: of the deterministic networks at whose SVD low-rank ones start; a rate of None
-            is `learning_rate`.
-        swag_epochs: the last of `epochs`, in which SWAG collects weights.
-    """
-
-    learning_rate: float = 1e-3
-    cosine: Literal["step", "epoch"] | None = None
-    weight_decay: float = 0.0
-    batch_size: int = 128
-    epochs: int = 50
-    beta: float = 1.0
-    zero_epochs: int = 0
-    warmup: int = 0
-    prior: Literal["scale_mixture", "normal", "anchored"] = "scale_mixture"
-    prior_scale: float = 1.0
-    pi: float = 0.5
-    sigma1: float = 1.0
-    sigma2: float = math.exp(-6)
-    eta: float = 0.1
-    rho_start: tuple[float, ...] | None = None
-    rho_lr: float = 1.0
-    start: Literal["independent", "glorot", "orthogonal"] = "independent"
-    damping: float = 1.0
-    ranks: tuple[int, ...] = ()
-    overcomplete: bool = False
-    rank_one_form: str = "scale"
-    bayesian_bias: bool = False
-    draws: int = 50
-    members: int = 5
-    svd_epochs: int = 10
-    svd_rate: float | None = None
-    svd_decay: float = 0.0
-    swag_epochs: int = 20
-    swag_rank: int = 20
-    swag_rate: float = 0.01
-
-
-def program_settings(settings: Settings) -> Settings:
-    """Returns the settings with one value for all that members of a program may have of their own."""
-    own: dict[str, Any] = {"beta": 0.0, "zero_epochs": 0, "warmup": 0}
-    return replace(settings, **own if settings.cosine == "step" else own | {"learning_rate": 0.0})
-
-
-# -- what is put on a weight -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Given the rank of a weight, its posterior.
-
-    Args:
-        kind: "deterministic", "low_rank", "low_rank_laplace", "full_rank" or "rank_one"; "point" is deterministic, and
-            has a posterior for a bias where a low-rank network has one, so that this can start at it.
-        components: of a mixture on every weight.
-
-    >>> Weights("low_rank", Settings(eta=0.03))(25)
-    LowRank(25)
-    """
-
-    kind: str
-    settings: Settings
-    components: int = 1
-
-    def __call__(self, rank: int) -> Posterior:
-        """Returns the posterior of a weight matrix."""
-        own, options = self.settings, self._options()
-        independent = {"damping": own.damping, "overcomplete": own.overcomplete, "start": "independent"}
-        starts = {
-            "independent": independent,
-            "glorot": independent | {"initializer": keras.initializers.GlorotNormal()},
-            "orthogonal": independent | {"start": "orthogonal"},
-        }
-        kinds: dict[str, Callable[[], Posterior]] = {
-            "low_rank": lambda: LowRank(rank, **starts[own.start], **options),
-            "low_rank_laplace": lambda: LowRank(rank, family="laplace", **starts[own.start], **options),
-            "full_rank": lambda: FullRank(**options),
-            "rank_one": lambda: RankOne(own.rank_one_form, **options),
-            "deterministic": Deterministic,
-            "point": Deterministic,
-        }
-        return self._mixed(kinds[self.kind]())
-
-    def bias(self) -> Posterior | None:
-        """Returns the posterior of a bias, or None for a plain one; rank-one networks have plain ones."""
-        if not self.settings.bayesian_bias or self.kind in ("deterministic", "rank_one"):
-            return None
-        return Deterministic() if self.kind == "point" else self._mixed(FullRank(**self._options()))
-
-    @property
-    def random(self) -> bool:
-        return self.kind not in ("deterministic", "point")
-
-    def of(self, kind: str) -> "Weights":
-        """Returns those of another kind for some weights of the same network."""
-        return replace(self, kind=kind)
-
-    def _mixed(self, posterior: Posterior) -> Posterior:
-        return posterior if self.components == 1 else Mixture(posterior, self.components, examples="repeat")
-
-    def _options(self) -> dict[str, Any]:
-        own = self.settings
-        priors: dict[str, Callable[[], Prior]] = {
-            "scale_mixture": lambda: ScaleMixture(own.pi, own.sigma1, own.sigma2),
-            "normal": lambda: Normal(own.prior_scale),
-            "anchored": lambda: Anchored(own.prior_scale, anchor="start"),
-        }
-        rho = None if own.rho_start is None else keras.initializers.RandomUniform(*own.rho_start)
-        return {"prior": priors[own.prior](), "eta": own.eta, "rho_lr": own.rho_lr, "rho_initializer": rho}
-
-
-# -- who trains --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -265,8 +121,6 @@ def callbacks(kind: str, settings: Settings) -> list[keras.callbacks.Callback]:
     return found
 
 
-# -- the registry ------------------------------------------------------------------------------------------------------
-
 # Trains all members of a task, and returns for each a Keras model or what has `predict(x, draws, seed)`.
 Train = Callable[[Trainer, list[Member]], list]
 
@@ -293,23 +147,26 @@ def method(name: str, description: str) -> Callable[[Train], Train]:
 
 def find_method(name: str) -> Method:
     """Returns a method by its name; a rank after `low_rank_`, as in low_rank_50, is that of the hidden weights."""
-    rank = name.removeprefix("low_rank_")
-    if name not in METHODS and rank.isdecimal() and rank != name:
-        return Method(name, f"low_rank with ranks of {rank}", METHODS["low_rank"].train)
+    if name not in METHODS and named_rank(name) is not None:
+        return Method(name, f"low_rank with ranks of {named_rank(name)}", METHODS["low_rank"].train)
     if name not in METHODS:
         raise ValueError(f"A method must be one of {sorted(METHODS)}, or low_rank_<rank>; got {name!r}.")
     return METHODS[name]
 
 
-def with_named_rank(name: str, settings: Settings) -> Settings:
-    """Returns the settings with the rank of the hidden weights that a method's name has, as low_rank_50."""
+def named_rank(name: str) -> int | None:
+    """Returns the rank in the name of a method.
+
+    >>> named_rank("low_rank_50"), named_rank("low_rank")
+    (50, None)
+    """
     rank = name.removeprefix("low_rank_")
-    if not rank.isdecimal():
-        return settings
-    return replace(settings, ranks=(*[int(rank)] * (len(settings.ranks) - 1), settings.ranks[-1]))
+    return int(rank) if rank.isdecimal() else None
 
 
-def load_methods(folder: str, package: str) -> None:
-    """Imports every module of a folder, whose methods register themselves."""
-    for module in pkgutil.iter_modules([folder]):
-        importlib.import_module(f"{package}.{module.name}")
+def with_named_rank(name: str, settings: Settings) -> Settings:
+    """Returns the settings with the rank that a method's name has on hidden weights."""
+    rank = named_rank(name)
+    return (
+        settings if rank is None else replace(settings, ranks=(*[rank] * (len(settings.ranks) - 1), settings.ranks[-1]))
+    )

@@ -40,14 +40,15 @@ def points(trainer: Trainer, members: list[Member]) -> list[keras.Model]:
 def start_at(model: keras.Model, trained: list[keras.Model]) -> None:
     """Moves the means of a network to the weights of a deterministic one, as near to them as its ranks allow.
 
-    Several networks are the starts of as many components, whose plain weights stand on a first axis.
+    Several networks are the starts of as many components. Their plain weights stand on a first axis; a noise that all
+    components share starts at the mean of theirs.
     """
     for posterior, *weights in zip(find_posteriors(model), *map(find_posteriors, trained), strict=True):
         values = [keras.ops.convert_to_numpy(weight.mean().dense()) for weight in weights]
         posterior.center(values[0]) if len(values) == 1 else posterior.center_components(values)
     for variable, *plain in zip(outside(model), *map(outside, trained), strict=True):
-        values = [keras.ops.convert_to_numpy(value) for value in plain]
-        variable.assign(values[0] if len(values) == 1 else np.stack(values))
+        values = np.stack([keras.ops.convert_to_numpy(value) for value in plain])
+        variable.assign(values if values.shape == variable.shape else values.mean(axis=0))
 
 
 def outside(model: keras.Model) -> list:

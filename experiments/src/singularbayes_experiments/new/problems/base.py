@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from singularbayes.posteriors import find_posteriors
-from singularbayes_experiments.new.methods.base import Settings, Weights
+from singularbayes_experiments.new.methods import Settings, Weights
 
 # Inputs → predictions of the library; `draws` and `keep_draws` as `sb.predict` has them.
 Predict = Callable[..., Any]
