@@ -11,7 +11,12 @@ from singularbayes_experiments.new.methods.base import adam, callbacks
 import singularbayes as sb
 from singularbayes.posteriors import find_posteriors
 
-PAIRS = [(name, method) for name in tiny.CHANGES for method in config.read(name).methods("quick")]
+PAIRS = [
+    # The network of MNIST and its methods again: one of them in `make test`.
+    pytest.param(name, method, marks=[pytest.mark.exhaustive] * (name == "fashion_mnist" and method != "low_rank"))
+    for name in tiny.CHANGES
+    for method in config.read(name).methods("quick")
+]
 # What a record of every problem has: a page or a table reads it.
 TUNED = {"nll", "proxy_ood", "without_inputs", "parameters", "seconds", "products"}
 SCORED = {
@@ -40,7 +45,7 @@ def test_every_method_scores_on_every_problem(name, method, monkeypatch):
     assert (first.metrics.keys() >= spread) == (method not in WITHOUT_SPREAD)
     assert np.isfinite(list(first.metrics.values())).all()
     assert first.metrics["nll"] != second.metrics["nll"]  # another seed
-    assert first.arrays and all(np.asarray(array).ndim <= 2 for array in first.arrays.values())
+    assert (first.arrays or method == "swag") and all(np.asarray(array).ndim <= 2 for array in first.arrays.values())
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -164,7 +169,7 @@ def test_means_start_at_the_truncated_svd_of_trained_networks(components):
     model = problem.network(Weights("low_rank", own, components), own)
     svd.start_at(model, points)
     model = model if components == 1 else sb.take_components(model, [components - 1])
-    hidden, wanted = (find_posteriors(each)[2] for each in (model, points[-1]))
+    hidden, wanted = (next(q for q in find_posteriors(each) if q.shape == (5, 5)) for each in (model, points[-1]))
     u, s, vt = np.linalg.svd(np.asarray(wanted.mean().dense()))
     np.testing.assert_allclose(hidden.mean().dense(), (u[:, :2] * s[:2]) @ vt[:2], rtol=1e-4, atol=1e-5)
 

@@ -101,14 +101,13 @@ def recalibrated(p: ClassPredictive, labels: np.ndarray, held: ClassPredictive, 
 
 
 def class_arrays(p: ClassPredictive, labels: np.ndarray) -> Arrays:
-    """Returns accuracy against confidence, and the error against the share that is kept."""
+    """Returns accuracy against confidence, and the error of the examples of least entropy by the share that is kept."""
     reliability = metrics.reliability_curve(p.mean, labels)
-    shares = np.linspace(0.01, 1.0, 100)
-    wrong = (p.mean.argmax(axis=1) != labels).astype("float64")
-    kinds = {"entropy": p.entropy} | ({"mi": p.mutual_information} if p.num_draws > 1 else {})
-    curves = {name: metrics.selective_curve(values, wrong).at(shares) for name, values in kinds.items()}
-    found = {f"selective/{name}": np.stack([shares, risk]) for name, risk in curves.items()}
-    return found | {"calibration/test": np.stack([reliability.confidence, reliability.accuracy])}
+    shares, wrong = np.linspace(1 / len(p), 1.0, 101), (p.mean.argmax(axis=1) != labels).astype("float64")
+    return {
+        "reliability/test": np.stack([reliability.confidence, reliability.accuracy]),
+        "selective/error": np.stack([shares, metrics.selective_curve(p.entropy, wrong).at(shares)]),
+    }
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -171,6 +170,21 @@ def selective(p: ValuePredictive, y: np.ndarray) -> Scores:
         for kind, curve in curves.items()
         for share in RETAINED
     }
+
+
+def value_arrays(p: ValuePredictive, y: np.ndarray) -> Arrays:
+    """Returns the share of targets in central intervals by their level, and of several draws what selection gives."""
+    kinds = ("epistemic", "total") if p.num_draws > 1 else ("total",)
+    curves = {
+        kind: metrics.interval_calibration_curve(p.mean, np.sqrt(p.variance(kind)), y)
+        for kind in kinds
+        if p.variance(kind).min() > 0
+    }
+    found = {f"intervals/{kind}": np.stack([curve.levels, curve.observed]) for kind, curve in curves.items()}
+    if "epistemic" not in kinds:
+        return found
+    shares = np.linspace(1 / len(p), 1.0, 101)
+    return found | {"selective/mae": np.stack([shares, metrics.selective_curve(p.std, np.abs(p.mean - y)).at(shares)])}
 
 
 def conformal(p: ValuePredictive, y: np.ndarray, validation: ValuePredictive, known: np.ndarray) -> Scores:

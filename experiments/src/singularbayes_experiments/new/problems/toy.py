@@ -107,7 +107,7 @@ class Toy(Problem):
         lines = {"mean": band.mean}
         for kind in ("epistemic", "total"):
             lines[f"{kind}_low"], lines[f"{kind}_high"] = band.interval(0.95, variance=kind)
-        return found, {f"band/{name}": np.stack([grid[:, 0], values]) for name, values in lines.items()}
+        return found, {f"bands/{name}": np.stack([grid[:, 0], values]) for name, values in lines.items()}
 
 
 def draw(num: int, between: tuple[float, ...], noise: float, rng: np.random.Generator) -> Part:
