@@ -2,8 +2,7 @@
 
 A member is its seed, and what `build`, `callbacks` and `rows` give its number. The seed is set, the network is built,
 and the order of the examples in epoch e is a hash of (seed, e): so a member does not depend on the others, nor on how
-many of them train together, nor on the backend's way of shuffling. Sequences of like length may share a batch
-(`length_buckets.py`).
+many of them train together, nor on the backend's way of shuffling. Sequences of like length may share a batch.
 """
 
 import contextlib
