@@ -48,11 +48,11 @@ docs: .venv/dev ## the documentation as a site in site/, without the network; wa
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open site/index.html"
 
-bench: .venv/dev ## every benchmark in benchmarks/
-	@set -e; for script in benchmarks/bench_*.py; do echo $$script; $(BIN)/python $$script; done
+bench: .venv/dev ## every row of the benchmarks on JAX; with AGAINST=COMMIT fails where the tree is slower than the commit
+	$(BIN)/python benchmarks/gate.py $(if $(AGAINST),--against $(AGAINST))
 
 bench-peers: .venv/dev ## training and prediction against other libraries, each in an environment of its own
-	@set -e; for job in training_step prediction; do $(BIN)/python benchmarks/bench_$$job.py --peers; done
+	$(BIN)/python benchmarks/other_libraries.py
 
 clean: ## remove environments, caches and builds; runs/ stays
 	rm -rf .venv .venvs dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

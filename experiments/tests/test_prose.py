@@ -19,7 +19,6 @@ from singularbayes_experiments.report.detectors import best_without_network
 from singularbayes_experiments.report.table_summary import OWN, Comparison, statements
 from singularbayes_experiments.runs import defaults
 
-STEPS = ROOT / "benchmarks" / "records"
 BELOW = "NLL below that of all others"
 LARGE = ("naval_propulsion_plant", "protein_tertiary_structure", "power_plant")
 
@@ -113,17 +112,6 @@ def test_where_one_low_rank_network_with_the_defaults_is_behind():
             worse.append(s)
     assert set(worse) == {"mnist", "fashion_mnist"}
     assert "in NLL behind it on MNIST and Fashion-MNIST [with the defaults]" in page("docs/choose.md")
-
-
-def test_the_steps_of_mixtures():
-    ratios = json.loads((STEPS / "mixture_step.json").read_text())["results"]["mlp 784-1200-1200-10"]["ratios"]
-    five, four = (ratios[name][0] for name in ("repeat_5 / keras", "split_4 / keras"))
-    readme = page("README.md")
-    assert f"a mixture of five takes {five:.2f} times Keras's on this MLP" in readme
-    said = f'a step with five took {five:.1f} times Keras\'s on a CPU. `"split"` trains faster: a step with four'
-    assert f"{said} components took {four:.1f} times Keras's on a CPU" in page("docs/choose.md")
-    shared = json.loads((STEPS / "shared_state.json").read_text())["results"]["ratio_apart_over_shared"]
-    assert f"a GPU step takes {shared:.2f} times as long" in page("docs/design.md")
 
 
 def test_the_best_weight_of_the_kl():

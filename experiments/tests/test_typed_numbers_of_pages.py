@@ -17,7 +17,7 @@ GENERATED = re.compile(r"^<!-- (?!end -->).*? -->$.*?^<!-- end -->$", re.MULTILI
 FENCED = re.compile(r"^ *(```+).*?^ *\1$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 TARGET = re.compile(r"(?<=\])\([^)\s]*\)")
-MADE_AS_A_WHOLE = ("docs/results/", "docs/performance.md")  # by reports and by benchmarks/performance_page.py
+MADE_AS_A_WHOLE = ("docs/results/", "docs/performance.md")  # by reports and by benchmarks/page.py
 VERSION, LEVEL, OTHERS, THEOREM = (
     "a version",
     "a level",
@@ -37,8 +37,8 @@ KNOWN: dict[str, dict[str, str]] = {  # page → numbers → why they may stand 
         "0.03": SETTING,
         "2.0": VERSION,
         "0.0087 0.0100": f"{ELSEWHERE} test_sharp_certificates.py",
-        "1.14 0.11": PROSE,
-        "11.96 3.31 0.27 0.05 1.45 1.50 1.04 0.79": DOCS,
+        "0.11": PROSE,
+        "11.96 3.31 0.28 0.05 1.45 1.50 1.04 0.79": DOCS,
     },
     "docs/bounds.md": {"0.75 0.8 1.75": THEOREM, "0.125": f"{ELSEWHERE} test_bounds_loss.py"},
     "docs/certificates.md": {"95%": LEVEL, "0.05 0.1": SETTING, "6.9 0.51 0.459": DEFINITION, "0.0279 0.0155": OTHERS},
@@ -48,7 +48,7 @@ KNOWN: dict[str, dict[str, str]] = {  # page → numbers → why they may stand 
         "0.03 0.05": SETTING,
         "0.2265 0.2283 0.2291 0.2537 0.2550 0.2555": PROSE,
     },
-    "docs/choose.md": {"95%": LEVEL, "15%": PROSE, "0.03 0.1": SETTING, "0.3 0.7 1.1 0.11": PROSE, ".982": DETECTION},
+    "docs/choose.md": {"95%": LEVEL, "15%": PROSE, "0.03 0.1": SETTING, "0.3 0.11": PROSE, ".982": DETECTION},
     "docs/compare.md": {"95%": LEVEL, "0.003 0.1 0.2 0.35": SETTING, "0.018": f"{ELSEWHERE} test_compare_page.py"},
     "docs/convert.md": {
         "90%": LEVEL,
@@ -131,7 +131,6 @@ KNOWN: dict[str, dict[str, str]] = {  # page → numbers → why they may stand 
     },
     "docs/regression.md": {"95%": LEVEL, "0.71": DEFINITION, "0.91 0.99": DOCS},
     "docs/report.md": {"95%": LEVEL},
-    "docs/scaling.md": {"6.2": f"{ELSEWHERE} test_footprint.py"},
     "docs/training.md": {"0.03": SETTING},
     "docs/troubleshooting.md": {"5%": SETTING, "0.03": SETTING},
     "docs/when_not.md": {"30%": DETECTION, "0.902 0.814 0.675 0.663 0.904 0.805 0.965 0.962": DETECTION},
