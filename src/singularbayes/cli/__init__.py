@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
-from cyclopts import App
+try:
+    from cyclopts import App
+except ImportError as error:
+    raise ImportError("The command line needs cyclopts. Type: pip install 'singularbayes[cli]'") from error
 
 import singularbayes
 from singularbayes.cli.certify import certify

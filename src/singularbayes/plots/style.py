@@ -13,7 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import matplotlib
+try:
+    import matplotlib
+except ImportError as error:
+    raise ImportError("Figures need matplotlib. Type: pip install 'singularbayes[plots]'") from error
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 

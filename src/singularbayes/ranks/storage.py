@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
+
+from singularbayes.checks import require_package
 
 _STUDY, _WHAT = "sweep", "what"
 
@@ -44,10 +45,11 @@ def lock_storage(path: str | Path | None) -> Iterator[None]:
         return
     path = Path(path)
     _require_folder(path)
-    lock = FileLock(path.with_name(f".{path.name}.held"), timeout=0)
+    filelock = require_package("filelock", "sweep", "A sweep with a storage")
+    lock = filelock.FileLock(path.with_name(f".{path.name}.held"), timeout=0)
     try:
         lock.acquire()
-    except Timeout:
+    except filelock.Timeout:
         raise ValueError(f"sweep needs a storage that no other process is at; got {str(path)!r}.") from None
     try:
         yield
