@@ -1,0 +1,1 @@
+"""Records → tables, figures and pages. No module here imports Keras."""
