@@ -46,7 +46,9 @@ def find(numbers: Numbers, row: Mapping[str, str]) -> float | str:
     if quantity == "choice":
         return numbers.chosen(*key)[0] if metric == "configuration" else numbers.diverged(experiment, task, method)
     if quantity == "parameters":
-        return numbers.first(*key, metric if metric == "stored" and preset != "protocol" else "parameters")
+        return numbers.first(
+            *key, "stored" if metric == "stored" and preset in ("paper", "chosen", "refit") else "parameters"
+        )
     if quantity == "cost":
         return numbers.cost(*key)
     if metric.startswith("rank:"):

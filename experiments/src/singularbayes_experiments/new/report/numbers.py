@@ -137,7 +137,9 @@ class Numbers:
     def configurations(self, experiment: str, task: str, method: str) -> int:
         """Returns how many configurations were tried among which the protocol chose."""
         task = SHIFTS[0] if (experiment, task) == ("icu", "icu") else task
-        query = "SELECT count(DISTINCT configuration) FROM runs WHERE stage = 'tuning' AND preset = 'protocol' AND counts"
+        query = (
+            "SELECT count(DISTINCT configuration) FROM runs WHERE stage = 'tuning' AND preset = 'protocol' AND counts"
+        )
         found = self.connection.execute(
             f"{query} AND experiment = ? AND task = ? AND method = ?", [experiment, task, method]
         ).fetchone()
@@ -152,7 +154,9 @@ class Numbers:
             < self.first(*problem, "protocol", ENSEMBLE, "parameters")
             for problem in PROBLEMS
         }
-        return [problem for problem in PROBLEMS if name in ("all", "hindsight") or mixed[problem] == (name == "smaller")]
+        return [
+            problem for problem in PROBLEMS if name in ("all", "hindsight") or mixed[problem] == (name == "smaller")
+        ]
 
     def sides(self, ours: str, rival: str, score: str = "nll", group: str = "all") -> dict[str, list[tuple[str, str]]]:
         """Returns the problems on which ours is better, level or worse: a paired 95 % interval excludes 0 or not."""
@@ -170,15 +174,16 @@ class Numbers:
 
     def hindsight(self, experiment: str, task: str) -> pd.Series:
         """Returns the test NLL of the ensemble's choice, or of one that an earlier round had, if that is better."""
-        last = self.values(experiment, task, "protocol", ENSEMBLE, "nll")
-        place = _place(self.chosen(experiment, task, "protocol", ENSEMBLE)[0])
         name = SHIFTS[0] if experiment == task == "icu" else task
         earlier = self.connection.execute(
-            "SELECT configuration, seed, value FROM scores WHERE stage = 'result' AND NOT counts AND metric = 'nll' "
-            "AND preset = 'protocol' AND method = ? AND experiment = ? AND task = ? ORDER BY seed",
-            [ENSEMBLE, experiment, name],
+            "SELECT configuration, seed, value FROM scores s WHERE stage = 'result' AND NOT counts AND metric = 'nll' "
+            "AND preset = 'protocol' AND method = $method AND experiment = $experiment AND task = $task "
+            "AND EXISTS (FROM runs t WHERE t.stage = 'tuning' AND t.counts AND t.experiment = $experiment "
+            "AND t.task = $task AND t.method = $method AND t.configuration = s.configuration) ORDER BY seed",
+            {"method": ENSEMBLE, "experiment": experiment, "task": name},
         ).df()
-        tried = [group.set_index("seed").value for own, group in earlier.groupby("configuration") if _place(own) < place]
+        tried = [group.set_index("seed").value for _, group in earlier.groupby("configuration")]
+        last = self.values(experiment, task, "protocol", ENSEMBLE, "nll")
         return min([last, *tried], key=lambda each: float(each.mean()))
 
     # Tables beside other libraries: lower is better for every score.
@@ -188,7 +193,9 @@ class Numbers:
         one, two = (self._found(Key("tables", table, preset, name, score)) for name in (method, other))
         return np.array([one[split] - two[split] for split in sorted(one.keys() & two.keys())])
 
-    def ranks(self, tables: Iterable[str], score: str, preset: str = "defaults", ours: str = "ours") -> dict[str, float]:
+    def ranks(
+        self, tables: Iterable[str], score: str, preset: str = "defaults", ours: str = "ours"
+    ) -> dict[str, float]:
         """Returns the mean rank of every estimator that has results for all tables; 1 is the best."""
         tables = list(tables)
         every = sorted({name for table in tables for name in self.methods("tables", table, preset)})
@@ -223,10 +230,6 @@ class Numbers:
             found = self._values.get(key._replace(metric="nll"), {}) | found
         change = {"error": lambda value: 1 - value, "miscoverage": lambda value: abs(value - NOMINAL)}.get(key.metric)
         return {seed: change(value) if change else min(value, MOST) for seed, value in found.items()}
-
-
-def _place(configuration: str) -> int:
-    return int(configuration.rpartition(" ")[2])
 
 
 def _scale(key: Key) -> float:

@@ -60,7 +60,13 @@ COLUMNS: dict[str, tuple[tuple[str, str, int], ...]] = {
     "toy": (("RMSE", "rmse", 4), ("NLL", "nll", 4), ("coverage", "coverage", 3), ("ratio", "iqr_ratio", 1)),
     "uci": (("NLL", "nll", 3),),
 }
-SETTINGS = {"epochs": "epochs", "rate": "learning rate", "decay": "weight decay", "rank": "rank", "scale": "prior scale"}
+SETTINGS = {
+    "epochs": "epochs",
+    "rate": "learning rate",
+    "decay": "weight decay",
+    "rank": "rank",
+    "scale": "prior scale",
+}
 SETTINGS |= {"beta": "β", "eta": "initial scale η", "rho_lr": "rate of ρ", "warmup": "KL warm-up"}
 # What the paper measures on a problem's page, and in which direction it is better (0.95: nearer to it).
 PAPER = {
@@ -215,9 +221,7 @@ class Problem:
             plain_weights = method in ("deterministic", ENSEMBLE)
             names = ("epochs", "rate", "decay") if plain_weights else [key for key in SETTINGS if key != "decay"]
             rows[name(method)] = {SETTINGS[key]: setting(own[key]) for key in names if own.get(key) is not None}
-            rows[name(method)]["configurations"] = str(
-                self.numbers.configurations(self.experiment, self.task, method)
-            )
+            rows[name(method)]["configurations"] = str(self.numbers.configurations(self.experiment, self.task, method))
         table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
         kept = [title for title in table if table[title].dropna().nunique() > 1 or title == "configurations"]
         return table[kept].fillna("–")
