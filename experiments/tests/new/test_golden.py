@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import pandas as pd
 import pytest
-
 from singularbayes_experiments.new import protocol
 from singularbayes_experiments.new.report import tables
 from singularbayes_experiments.new.report.numbers import Numbers

@@ -1,7 +1,7 @@
 """The tables of pages as DataFrames of text, and what they call methods, metrics and problems."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -55,8 +55,13 @@ COLUMNS: dict[str, tuple[tuple[str, str, int], ...]] = {
     "cnn": (*_CLASSES, ("OOD MNIST", "mnist", 3), ("OOD notMNIST", "notmnist", 3)),
     "sst2": (*_CLASSES, ("OOD AG News", "ag_news", 3)),
     "icu": (*_CLASSES, ("OOD held-out care", "held_out_care", 3)),
-    "beijing": (("MAE", "mae", 2), ("NLL", "nll", 3), ("coverage", "coverage", 3), ("width", "width", 1))
-    + (("OOD Guangzhou", "guangzhou", 3),),
+    "beijing": (
+        ("MAE", "mae", 2),
+        ("NLL", "nll", 3),
+        ("coverage", "coverage", 3),
+        ("width", "width", 1),
+        ("OOD Guangzhou", "guangzhou", 3),
+    ),
     "toy": (("RMSE", "rmse", 4), ("NLL", "nll", 4), ("coverage", "coverage", 3), ("ratio", "iqr_ratio", 1)),
     "uci": (("NLL", "nll", 3),),
 }
