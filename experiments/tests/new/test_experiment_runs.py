@@ -120,6 +120,8 @@ def test_a_write_that_is_cut_off_leaves_no_run(made, tmp_path, monkeypatch):
     assert run.run(experiment, tasks, out) == [] and scores(out) == [("low_rank", 1, 1.0)]
 
 
+@pytest.mark.exhaustive  # a cluster and three workers that import Keras: half a minute
+@pytest.mark.filterwarnings("ignore:os.fork", "ignore::ResourceWarning")  # Ray starts its processes so
 def test_ray_repeats_what_a_killed_worker_had_left(made, tmp_path, monkeypatch):
     ray = pytest.importorskip("ray")
     folders = [str(Path(__file__).parent), *filter(None, sys.path)]
