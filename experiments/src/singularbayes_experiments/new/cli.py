@@ -70,9 +70,10 @@ def run(
     """
     from singularbayes_experiments.new import config
     from singularbayes_experiments.new import run as runner
+    from singularbayes_experiments.new.problems.base import RESULT, TUNING
 
     found = config.read(experiment)
-    config.known([stage], (config.TUNING, config.RESULT), "A stage")
+    config.known([stage], (TUNING, RESULT), "A stage")
     tasks = found.runs_of(
         preset, stage, methods=_names(methods), seeds=parse_seeds(seeds), changes=parse_changes(changes or ())
     )
@@ -99,8 +100,9 @@ def tune(experiment: str, /, *, methods: str | None = None, out: Path = Path("ru
     """
     from singularbayes_experiments.new import config
     from singularbayes_experiments.new import run as runner
+    from singularbayes_experiments.new.problems.base import TUNING
 
-    failed = run(experiment, preset=preset, stage=config.TUNING, methods=methods, out=out)
+    failed = run(experiment, preset=preset, stage=TUNING, methods=methods, out=out)
     found = config.read(experiment)
     for method, place in runner.choices(found, preset, out, _names(methods) or found.methods(preset)).items():
         print(f"{method}: {{choice: {'null' if place is None else place}}}")

@@ -56,10 +56,13 @@ class Task:
 
     def only(self, places: Sequence[int]) -> "Task":
         """Returns the task with some of its runs."""
-        parts = {
-            name: tuple(getattr(self, name)[i] for i in places) for name in ("configurations", "seeds", "settings")
-        }
-        return replace(self, **parts)
+
+        def part(values: tuple) -> tuple:
+            return tuple(values[i] for i in places)
+
+        return replace(
+            self, configurations=part(self.configurations), seeds=part(self.seeds), settings=part(self.settings)
+        )
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from singularbayes_experiments import store
 from singularbayes_experiments.new import config, study
 from singularbayes_experiments.new.config import Experiment, Task
+from singularbayes_experiments.new.problems.base import TUNING
 
 ENGINES = ("serial", "joblib", "ray")
 ATTEMPTS = 3  # of a task whose worker on a Ray cluster is lost
@@ -154,8 +155,8 @@ def _ray(experiment: Experiment, tasks: Sequence[Task], out: Path, processes: in
 
 def _again(experiment: Experiment, task: Task, out: Path) -> Failure | None:
     """Does what a worker that was lost has left of a task."""
-    (left,) = missing([task], out) or [None]
-    return None if left is None else carry_out(experiment, left, out)
+    left = missing([task], out)
+    return carry_out(experiment, left[0], out) if left else None
 
 
 # -- where it runs -----------------------------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ def choices(experiment: Experiment, preset: str, out: Path, methods: Sequence[st
     """Returns the configuration that the runs of a folder choose for every method whose tuning is complete."""
     found: dict[str, int | None] = {}
     for method in methods:
-        tasks = experiment.runs_of(preset, study.TUNING, methods=[method])
+        tasks = experiment.runs_of(preset, TUNING, methods=[method])
         if not tasks or missing(tasks, out):
             continue
         runs = {

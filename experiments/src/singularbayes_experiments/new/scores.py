@@ -7,6 +7,7 @@ test examples, with "name/score" for every set of out-of-distribution inputs.
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -94,7 +95,7 @@ def class_result(
 def recalibrated(p: ClassPredictive, labels: np.ndarray, held: ClassPredictive, known: np.ndarray) -> Scores:
     """Returns the quality at the temperature that is best on validation, and that temperature; nothing without one."""
     try:
-        temperature = recalibrate(held, known)
+        temperature: Any = recalibrate(held, known)
     except ValueError:  # probabilities that know nothing, or that are never wrong
         return {}
     return prefixed("recalibrated", {"temperature": temperature.value, **class_quality(temperature(p), labels)})

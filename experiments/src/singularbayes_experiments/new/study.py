@@ -74,25 +74,21 @@ def sizes(model: Any) -> dict[str, float]:
 
 # -- tuning ------------------------------------------------------------------------------------------------------------
 
+Runs = Mapping[tuple[int | None, int], Mapping[str, float]]  # (configuration, seed) → metrics
 
-def tried(runs: Mapping[tuple[int, int], Mapping[str, float]], grid: Sequence[Any]) -> list[protocol.Tried]:
-    """Returns the configurations of a grid with their scores.
 
-    Args:
-        runs: (configuration, seed) → metrics.
-    """
+def tried(runs: Runs, grid: Sequence[Any]) -> list[protocol.Tried]:
+    """Returns the configurations of a grid with their scores."""
     found = []
     for place, settings in enumerate(grid):
-        own = [metrics for (number, _), metrics in sorted(runs.items()) if number == place]
+        own = [metrics for (number, _), metrics in sorted(runs.items(), key=lambda each: each[0][1]) if number == place]
         nll, ood = (tuple(metrics.get(name, np.nan) for metrics in own) for name in ("nll", "proxy_ood"))
         base = min((metrics["without_inputs"] for metrics in own), default=np.nan)
         found.append(protocol.Tried(str(place), nll, ood, plain(settings), base))
     return found
 
 
-def choose(
-    experiment: Experiment, preset: str, method: str, runs: Mapping[tuple[int, int], Mapping[str, float]]
-) -> int | None:
+def choose(experiment: Experiment, preset: str, method: str, runs: Runs) -> int | None:
     """Returns the place of the configuration that the protocol chooses; None where all diverged."""
     every = tried(runs, experiment.grid(preset, method))
     return None if all(one.diverged for one in every) else int(protocol.choose(every).name)

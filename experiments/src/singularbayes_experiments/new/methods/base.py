@@ -90,8 +90,8 @@ def together(data: Sequence["Data"]) -> tuple[Any, Any, np.ndarray | None, np.nd
         train = different[0].train
         return train.x, train.y, train.weight, None
     x, y = (np.concatenate([getattr(one.train, part) for one in different]) for part in ("x", "y"))
-    weights = [one.train.weight for one in different]
-    weight = None if weights[0] is None else np.concatenate(weights)
+    weights: list[Any] = [one.train.weight for one in different]
+    weight: Any = None if weights[0] is None else np.concatenate(weights)
     ends = np.cumsum([len(one.train.x) for one in different])
     rows = {id(one): np.arange(end - len(one.train.x), end) for one, end in zip(different, ends, strict=True)}
     return x, y, weight, np.stack([rows[id(one)] for one in data])

@@ -58,7 +58,7 @@ class Settings:
     sigma1: float = 1.0
     sigma2: float = math.exp(-6)
     eta: float = 0.1
-    rho_start: tuple[float, ...] | None = None
+    rho_start: tuple[float, float] | None = None
     rho_lr: float = 1.0
     start: Literal["independent", "glorot", "orthogonal"] = "independent"
     damping: float = 1.0

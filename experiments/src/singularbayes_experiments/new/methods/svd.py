@@ -1,5 +1,7 @@
 """Low-rank networks whose means start at the truncated SVD of trained deterministic ones."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -33,8 +35,9 @@ def mixture_svd(trainer: Trainer, members: list[Member]) -> list:
 def points(trainer: Trainer, members: list[Member]) -> list[keras.Model]:
     """Returns deterministic networks, trained for a while."""
     own = members[0].settings
-    changes = {"epochs": own.svd_epochs, "weight_decay": own.svd_decay}
-    return trainer.fit("point", members, **changes, **({} if own.svd_rate is None else {"learning_rate": own.svd_rate}))
+    changes: dict[str, Any] = {"epochs": own.svd_epochs, "weight_decay": own.svd_decay}
+    changes |= {} if own.svd_rate is None else {"learning_rate": own.svd_rate}
+    return trainer.fit("point", members, **changes)
 
 
 def start_at(model: keras.Model, trained: list[keras.Model]) -> None:
@@ -47,8 +50,8 @@ def start_at(model: keras.Model, trained: list[keras.Model]) -> None:
         values = [keras.ops.convert_to_numpy(weight.mean().dense()) for weight in weights]
         posterior.center(values[0]) if len(values) == 1 else posterior.center_components(values)
     for variable, *plain in zip(outside(model), *map(outside, trained), strict=True):
-        values = np.stack([keras.ops.convert_to_numpy(value) for value in plain])
-        variable.assign(values if values.shape == variable.shape else values.mean(axis=0))
+        stacked = np.stack([keras.ops.convert_to_numpy(value) for value in plain])
+        variable.assign(stacked if stacked.shape == variable.shape else stacked.mean(axis=0))
 
 
 def outside(model: keras.Model) -> list:

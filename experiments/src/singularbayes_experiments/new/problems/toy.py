@@ -32,16 +32,16 @@ class ToySettings(Settings):
 
     num_train: int = 1024
     num_test: int = 2048
-    train_range: tuple[float, ...] = (-0.1, 0.6)
-    test_range: tuple[float, ...] = (-0.25, 0.85)
-    grid_range: tuple[float, ...] = (-0.5, 1.5)
+    train_range: tuple[float, float] = (-0.1, 0.6)
+    test_range: tuple[float, float] = (-0.25, 0.85)
+    grid_range: tuple[float, float] = (-0.5, 1.5)
     noise: float = 0.02
     likelihood_scale: float | None = 0.02
     units: int = 100
     ranks: tuple[int, ...] = (1, 16, 1)
     spread: tuple[float, ...] = ()
     sigma1: float = 2.0
-    rho_start: tuple[float, ...] | None = (-5.0, -4.0)
+    rho_start: tuple[float, float] | None = (-5.0, -4.0)
     bayesian_bias: bool = True
     rank_one_form: str = "product"
     learning_rate: float = 5e-4
@@ -110,7 +110,7 @@ class Toy(Problem):
         return found, {f"bands/{name}": np.stack([grid[:, 0], values]) for name, values in lines.items()}
 
 
-def draw(num: int, between: tuple[float, ...], noise: float, rng: np.random.Generator) -> Part:
+def draw(num: int, between: tuple[float, float], noise: float, rng: np.random.Generator) -> Part:
     """Returns inputs and targets, each (num, 1)."""
     x = rng.uniform(*between, (num, 1))
     return Part(x.astype("float32"), target(x, rng.normal(0.0, noise, (num, 1))).astype("float32"))
