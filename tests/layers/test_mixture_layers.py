@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from keras.src.backend import set_keras_mask
 from layer_table import LAYERS, OPTIONS, alone
-from posterior_table import ON_TORCH, stir
+from posterior_table import ON_TORCH, set_factor, stir
 
 import singularbayes as sb
 from singularbayes import layers
@@ -93,6 +94,67 @@ def test_one_component_is_the_plain_layer(name):
     first, second = (_numpy(_call(m, x, case, training=True)) for m in (model, plain))
     for ours, theirs in zip(first, second, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
+
+
+def _masked(name, inputs, masks):
+    """Returns the outputs of a training pass of a layer with a mixture, the same noise at each call."""
+    keras.utils.set_random_seed(4)
+    inside = {"posterior": sb.Mixture(sb.LowRank(2, kl_weight=0.1), K)}
+    made = {
+        "GRU": lambda: layers.GRU(3, **inside),
+        "LSTM": lambda: layers.LSTM(3, **inside),
+        "TransformerEncoder": lambda: layers.TransformerEncoder(6, 2, **inside),
+        "PerComponent": lambda: layers.PerComponent(keras.layers.LSTM(3), K),
+    }
+    layer = made.get(name, lambda: layers.MultiHeadAttention(2, 2, **inside))()
+    x, mask = ops.convert_to_tensor(inputs), ops.convert_to_tensor(masks)
+    attention = name.endswith("_mask")
+    layer.build(*([x.shape] * (2 if attention else 1)))
+    stir(layer)
+    if name == "PerComponent":
+        set_keras_mask(x, mask)
+    if name == "attention_mask":
+        mask = ops.logical_or(ops.expand_dims(mask, 1), ops.eye(x.shape[1], dtype="bool"))
+    arguments = {name: mask} if attention else {} if name == "PerComponent" else {"mask": mask}
+    with keras.StatelessScope():
+        return _numpy(layer(*([x] * (2 if attention else 1)), **arguments, training=True))[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["GRU", "LSTM", "TransformerEncoder", "PerComponent", "key_mask", "value_mask", "attention_mask"]
+)
+def test_the_mask_of_an_example_changes_the_outputs_of_that_example_alone(name):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(6, 4, 6)).astype("float32")
+    masks = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 1], [1, 0, 1, 0], [1, 1, 0, 1]], "bool")
+    before = _masked(name, x, masks)
+    for i in range(6):
+        other = masks.copy()
+        other[i] = True
+        moved = (np.abs(_masked(name, x, other) - before) > 1e-5).reshape(6, -1).any(axis=1)
+        np.testing.assert_array_equal(moved, np.arange(6) == i)
+
+
+@pytest.mark.parametrize("bias", [None, sb.FullRank(kl_weight=0.1)], ids=["plain", "posterior"])
+def test_a_pass_that_draws_adds_the_bias_of_the_component_whose_kernel_it_drew(bias):
+    inside = sb.Mixture(sb.LowRank(2, kl_weight=0.1), 3)
+    model = stir(keras.Sequential([keras.Input((5,)), layers.Dense(4, posterior=inside, bias_posterior=bias)]))
+    layer, x = model.layers[0], np.random.default_rng(6).normal(size=(7, 5)).astype("float32")
+    for posterior in sb.find_posteriors(model):
+        for factor in posterior.factors:
+            set_factor(factor, ops.convert_to_numpy(factor.loc), 1e-6)  # a draw is the mean of its component
+
+    def kernel_and_bias(k):
+        own = _numpy(layer.bias)[0][k] if bias is None else _numpy(layer.bias_posterior.component(k).mean().dense())[0]
+        return _numpy(layer.posterior.component(k).mean().dense())[0], own.reshape(4)
+
+    alone = [x @ kernel + own for kernel, own in map(kernel_and_bias, range(3))]
+    seen = set()
+    for _ in range(20):
+        with sb.draw_weights(model):
+            found = _numpy(model(x))[0]
+        seen |= {k for k in range(3) if np.allclose(found, alone[k], rtol=1e-3, atol=1e-3)} or {None}
+    assert seen == {0, 1, 2}
 
 
 @ON_TORCH

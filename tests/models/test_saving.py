@@ -51,6 +51,7 @@ def test_a_trained_model_predicts_the_same_and_trains_on_as_if_it_had_not_been_s
     for ours, theirs in zip(model.non_trainable_variables, again.non_trainable_variables, strict=True):
         theirs.assign(ops.convert_to_numpy(ours).copy())  # on JAX a variable would share its buffer
     for m in (model, again):
+        sb.set_kl(m, num_data=8, beta=0.5)
         m.train_on_batch(X, Y)
     for ours, theirs in zip(model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
@@ -69,7 +70,8 @@ def test_a_loaded_model_states_the_kl_weight_of_its_file_and_logs_what_a_schedul
     assert set(history) == logged == {"loss", "nll", "kl", "kl_weight"} and history["kl_weight"] == [0.0625] * 2
     np.testing.assert_allclose(history["kl"], sb.kl(model, "exact"), rtol=0.2)  # some of it is sampled
     assert again.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(num_data=8, beta=1.0)]).history["kl_weight"] == [0.125]
-    again.fit(X, Y, verbose=0)  # the weight is no longer that of the file
+    with pytest.raises(ValueError, match="KL weight is not set"):  # it is no longer that of the file
+        again.fit(X, Y, verbose=0)
 
 
 def test_posteriors_made_while_a_file_is_read_are_not_taken_for_each_other():
@@ -87,6 +89,16 @@ def test_a_kl_weight_that_was_never_said_is_still_not_said_after_loading(tmp_pat
     model.save(tmp_path / "model.keras")
     with pytest.raises(ValueError, match="KL weight is not set"):
         sb.load(tmp_path / "model.keras").fit(X, Y, verbose=0)
+
+
+def test_a_kl_weight_of_0_is_0_after_loading_too(tmp_path):
+    model = _network()
+    model.compile("sgd", "mse", jit_compile=False)
+    sb.set_kl(model, num_data=8, beta=0.0)
+    model.save(tmp_path / "model.keras")
+    again = sb.load(tmp_path / "model.keras")
+    assert [posterior.kl_weight_now for posterior in sb.find_posteriors(again)] == [0.0] * 4
+    assert np.isfinite(again.train_on_batch(X, Y))
 
 
 def test_weights_alone_can_be_saved_and_loaded(tmp_path):

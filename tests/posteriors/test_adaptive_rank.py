@@ -136,6 +136,20 @@ def test_settling_keeps_the_mean_and_does_not_raise_the_kl(family):
     assert posterior.kl_exact() < before
 
 
+@pytest.mark.parametrize("rho_lr", [0.5, 4.0])
+def test_the_rate_of_rho_changes_neither_what_is_set_nor_what_settling_finds(rho_lr):
+    plain, other = (_partly(live=(1.0, 1.0, 1.0, 1.0), tolerance=0.0, rho_lr=rate) for rate in (1.0, rho_lr))
+    loc, scale, _ = plain.ab.float64_values()
+    other.ab.set(loc, scale)
+    np.testing.assert_allclose(ops.convert_to_numpy(other.ab.loc), loc, rtol=1e-6)
+    np.testing.assert_allclose(ops.convert_to_numpy(other.ab.scale), scale, rtol=1e-5)
+    for posterior in (plain, other):
+        posterior.prune_columns()
+    np.testing.assert_array_equal(*(ops.convert_to_numpy(posterior.ab.live) for posterior in (plain, other)))
+    for ours, theirs in zip(plain.ab.float64_values()[:2], other.ab.float64_values()[:2], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-6)
+
+
 def test_what_was_switched_off_stays_off_and_one_column_always_stays():
     posterior = _partly()
     posterior.prune_columns()

@@ -109,7 +109,7 @@ def test_clipping_is_kept_in_prediction_and_files(tmp_path):
     model.save(tmp_path / "model.keras")
     again = sb.load(tmp_path / "model.keras")
     assert repr(again.layers[0].posterior) == f"Clipped({LowRank.paper(2)!r}, 0.3, redraws=1)"
-    assert again.layers[0].posterior.kl_weight_is_set
+    assert again.layers[0].posterior.kl_weight_now == pytest.approx(1 / len(X))
     p, q = (sb.predict(m, X, draws=4, likelihood="gaussian") for m in (model, again))
     np.testing.assert_allclose(p.mean, q.mean, rtol=1e-5)
 

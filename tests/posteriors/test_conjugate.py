@@ -51,6 +51,7 @@ def test_at_the_exact_posterior_the_loss_is_the_negative_log_evidence():
     model = _model()
     set_factor(model.layers[0].posterior.w, EXACT_MEAN[:, None], EXACT_SD[:, None])
     sb.set_kl(model, num_data=NUM, beta=1.0)
+    model(X, training=True)
     kl = float(ops.convert_to_numpy(sum(model.losses)))
     # E_q of the mean Gaussian loss: at the mean, plus the spread of x W over 2 noise².
     at_mean = float(ops.convert_to_numpy(GaussianNLL(NOISE)(Y, X @ EXACT_MEAN[:, None])))

@@ -106,6 +106,24 @@ def test_members_are_gradient_descent_in_the_order_of_their_seed(together):
 
 
 @pytest.mark.backend
+@pytest.mark.parametrize("together", [None, 1])
+def test_weights_of_examples_are_those_of_plain_fit(together):
+    target, weight = X[:, :1] - 2 * X[:, 1:2], np.random.default_rng(0).uniform(0.1, 3.0, 21)
+    held_out = X[:5], target[:5], weight[5:10]
+    options = {"epochs": 3, "batch_size": 21, "validation_data": held_out}  # one batch, so that its order is no matter
+    for seed, run in zip(
+        [2, 9], sb.fit_many(_line, X, target, [2, 9], sample_weight=weight, together=together, **options), strict=True
+    ):
+        keras.utils.set_random_seed(seed)
+        plain = _line()
+        log = plain.fit(X, target, sample_weight=weight, verbose=0, **options).history
+        for ours, theirs in zip(_weights(run.model), _weights(plain), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+        for name in ("loss", "val_loss"):
+            np.testing.assert_allclose(run.history[name], log[name], rtol=1e-4)
+
+
+@pytest.mark.backend
 def test_a_member_with_rows_of_its_own_is_the_member_that_was_given_them_alone():
     rows, target = np.array([[20, 3, 3, 7, 11], [1, 2, 4, 8, 16]]), X[:, :1]
     runs = sb.fit_many(_line, X, target, [5, 6], epochs=3, batch_size=2, rows=rows)

@@ -40,9 +40,10 @@ def _tf_data(size, repeat=False, **options):
     return data.repeat() if repeat else data
 
 
-def _loader(size):
+def _loader(size, rows=32):
     torch = pytest.importorskip("torch")
-    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*map(torch.as_tensor, (X, Y))), size)
+    parts = (torch.as_tensor(part[:rows]) for part in (X, Y))
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*parts), size)
 
 
 # Data, options of fit, and the number in the first epoch and in those after it.
@@ -158,3 +159,22 @@ def test_an_objective_that_certifies_reads_arrays_alone(model):
     assert logged["bound"] == pytest.approx([bound.value])
     with pytest.raises(ValueError, match=r"needs the exact num_data, .*got batches, of which about 40 .*Pass PACBayes"):
         model.fit(Batches(), verbose=0, callbacks=[sb.PACBayesObjective()])
+
+
+EMPTY = {
+    "arrays": lambda: (X[:0], Y[:0]),
+    "PyDataset": lambda: (Batches(batches=0),),
+    "tf.data": lambda: (_tf_data(10).take(0),),
+    "DataLoader": lambda: (_loader(10, 0),),
+}
+
+
+@pytest.mark.parametrize("kind", jax_first(EMPTY, ["arrays", "PyDataset", "tf.data", "DataLoader"]))
+def test_data_without_an_example_are_an_error_that_says_so(kind):
+    if keras.backend.backend() == "tensorflow" and kind in ("PyDataset", "DataLoader"):
+        pytest.skip("Keras raises an error of its own before it begins")
+    for schedule in (sb.KLSchedule(beta=1.0), sb.KLSchedule(32, beta=1.0), sb.PACBayesObjective(32)):
+        model = _built()
+        with pytest.raises(ValueError, match=r"fit and evaluate of 'sequential.*' need at least one example; got data"):
+            model.fit(*EMPTY[kind](), verbose=0, callbacks=[schedule])
+        assert np.isfinite(model.predict(X, verbose=0)).all()

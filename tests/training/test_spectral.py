@@ -85,6 +85,7 @@ def test_the_penalty_is_added_to_the_loss_and_goes_with_the_end_of_training():
     expected = 2.0 * sum(max(0.0, norm - 0.7) ** 2 for norm in _mean_norms(posterior))
     penalty = SpectralPenalty(0.7, weight=2.0)
     penalty.set_model(model)
+    model(X, training=True)
     assert sum(float(ops.convert_to_numpy(loss)) for loss in model.losses) == pytest.approx(expected, rel=1e-4)
     penalty.on_train_end()
     assert sum(float(ops.convert_to_numpy(loss)) for loss in model.losses) == pytest.approx(0.0, abs=1e-9)

@@ -100,6 +100,7 @@ class TestKLIsCountedOnce:
         for layer, n in ((small, 3), (large, 30)):
             layer.build((None, n))
             set_factor(layer.posterior.w, 0.3, 0.2)
+            layer(X[:2, :1] * np.ones(n, "float32"), training=True)
         # KL(N(0.3, 0.2²) ‖ N(0, 2²)) of one weight.
         one = np.log(2 / 0.2) + (0.2**2 + 0.3**2) / (2 * 2**2) - 0.5
         assert _sum(small.losses) == pytest.approx(9 * one, rel=1e-5)
@@ -117,24 +118,92 @@ class TestFit:
         np.testing.assert_allclose(history["kl_weight"], [0, 0.25 / 32, 0.5 / 32], rtol=1e-6)
         added = np.multiply(history["kl_weight"], history["kl"])
         np.testing.assert_allclose(history["loss"], history["nll"] + added, rtol=1e-5)
-        np.testing.assert_allclose(history["val_loss"], history["val_nll"] + added, rtol=1e-5)
+        nll = float(np.mean((ops.convert_to_numpy(model(X[:5])) - Y[:5]) ** 2))
+        np.testing.assert_allclose([history["val_loss"], history["val_nll"]], [[nll] * 3] * 2, rtol=1e-5)
+        assert model.evaluate(X[:5], Y[:5], verbose=0, return_dict=True)["loss"] == pytest.approx(nll, rel=1e-5)
 
-    @pytest.mark.parametrize("kind", MODELS)
-    def test_without_a_kl_weight_it_says_the_fix_and_harms_nothing(self, kind):
-        model = _compiled(stirred_layer(MODELS[kind](_posterior()), X))
-        before = model.get_weights()
-        for train in (model.fit, model.evaluate):
-            with pytest.raises(ValueError, match=r"KLSchedule\(\)"):
-                train(X, Y, verbose=0)
-        for train in (model.train_on_batch, model.test_on_batch):
-            with pytest.raises(ValueError, match=r"set_kl\(model, num_data=len\(x\)\)"):
-                train(X, Y)
+    def _refuses_to_train(self, model):
+        """Checks that training is an error that says the fix and harms nothing, and that all else works."""
+        before, mean = model.get_weights(), ops.convert_to_numpy(model(X))
+        with pytest.raises(ValueError, match=r"KLSchedule\(\)"):
+            model.fit(X, Y, verbose=0)
+        with pytest.raises(ValueError, match=r"set_kl\(model, num_data=len\(x\)\)"):
+            model.train_on_batch(X, Y)
         with pytest.raises(ValueError, match="KL weight is not set"):
             model(X, training=True)
         for ours, theirs in zip(before, model.get_weights(), strict=True):
             np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_allclose(model.predict(X, verbose=0), mean, rtol=1e-5, atol=1e-6)
+        nll = float(np.mean((mean - Y) ** 2))
+        assert model.evaluate(X, Y, verbose=0, return_dict=True)["loss"] == pytest.approx(nll, rel=1e-5)
+        assert model.test_on_batch(X, Y, return_dict=True)["loss"] == pytest.approx(nll, rel=1e-5)
+
+    @pytest.mark.parametrize("kind", MODELS)
+    def test_without_a_kl_weight_it_says_the_fix_and_harms_nothing_and_after_it_again(self, kind):
+        model = _compiled(stirred_layer(MODELS[kind](_posterior()), X))
+        self._refuses_to_train(model)
         history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
         assert np.isfinite(history["loss"]).all()
+        self._refuses_to_train(model)
+
+    @JAX_FIRST
+    def test_the_weight_of_an_objective_is_unset_when_its_fit_ends(self):
+        model = _compiled(stirred_layer(_sequential(_posterior()), X), loss=lambda y, p: ops.mean(0.5 + 0.1 * (y - p)))
+        model.fit(X, Y, verbose=0, callbacks=[sb.PACBayesObjective(32)])
+        with pytest.raises(ValueError, match="KL weight is not set"):
+            model.fit(X, Y, verbose=0)
+
+    def test_a_weight_that_set_kl_gave_is_back_when_the_fit_of_a_schedule_ends(self):
+        model = _standing(_sequential(_posterior()))
+        sb.set_kl(model, num_data=50, beta=0.5)
+        model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
+        model.fit(X, Y, verbose=0)
+        model(X, training=True)
+        assert _sum(model.losses) == pytest.approx(0.5 / 50 * _exact(model), rel=1e-5)
+
+    @JAX_FIRST
+    def test_weights_that_differ_between_posteriors_do_not_come_back(self):
+        x = keras.Input((3,))
+        first, second = (layers.Dense(3, posterior=_posterior(kl_weight=weight)) for weight in (0.1, 0.2))
+        model = _standing(keras.Model(x, second(first(x))))
+        model.fit(X, X, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
+        with pytest.raises(ValueError, match="KL weight is not set"):  # on JAX they share one by now
+            model.fit(X, X, verbose=0)
+
+    @JAX_FIRST
+    def test_a_fit_that_was_interrupted_leaves_no_weight_for_those_after_the_next(self):
+        def interrupt(batch, logs):
+            raise KeyboardInterrupt
+
+        model = _standing(_sequential(_posterior()))
+        stop = keras.callbacks.LambdaCallback(on_train_batch_end=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, Y, 8, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0), stop])
+        model.fit(X, Y, 8, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
+        with pytest.raises(ValueError, match="KL weight is not set"):
+            model.fit(X, Y, verbose=0)
+
+    def test_callbacks_of_keras_choose_by_the_likelihood_while_the_kl_comes_in(self, tmp_path):
+        keras.utils.set_random_seed(3)
+        model, seen = _compiled(stirred_layer(_sequential(_posterior()), X), keras.optimizers.SGD(0.02)), {}
+        keep = keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: seen.update({epoch: model.get_weights()})
+        )
+        path = tmp_path / "best.weights.h5"
+        stop = keras.callbacks.EarlyStopping(patience=1)
+        best = keras.callbacks.ModelCheckpoint(path, save_best_only=True, save_weights_only=True)
+        plateau = keras.callbacks.ReduceLROnPlateau(patience=1, min_delta=0.0)
+        callbacks = [sb.KLSchedule(warmup=3, beta=0.2), stop, best, plateau, keep]
+        history = model.fit(X, Y, 32, 4, 0, callbacks=callbacks, validation_data=(X, Y)).history
+        nll = history["val_nll"]
+        assert nll == sorted(nll, reverse=True)  # the likelihood alone gets better, with the KL it gets worse
+        assert (np.diff(np.add(nll, np.multiply(history["kl"], history["kl_weight"]))) > 0).all()
+        assert history["val_loss"] == pytest.approx(nll, rel=1e-6) and stop.best == history["val_loss"][-1]
+        assert history["learning_rate"] == pytest.approx([0.02] * 4)
+        again = _sequential(_posterior())
+        again.load_weights(path)
+        for ours, theirs in zip(again.get_weights(), seen[3], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
     @JAX_FIRST
     def test_one_posterior_without_a_weight_is_enough_for_the_error(self):
@@ -148,7 +217,9 @@ class TestFit:
         history = model.fit(X, Y, verbose=0, callbacks=[keras.callbacks.LambdaCallback()]).history
         loss = model.evaluate(X, Y, verbose=0)
         mse = float(np.mean((ops.convert_to_numpy(model(X)) - Y) ** 2))
-        assert loss == pytest.approx(mse + 0.25 * _exact(model), rel=1e-5)
+        assert loss == pytest.approx(mse, rel=1e-5)
+        model(X, training=True)
+        assert _sum(model.losses) == pytest.approx(0.25 * _exact(model), rel=1e-5)
         assert np.isfinite(history["loss"]).all()
 
     def test_a_frozen_posterior_needs_no_kl(self):
@@ -193,6 +264,7 @@ class TestFit:
         with pytest.warns(UserWarning, match="before the KL weight was full"):
             model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(warmup=5, beta=1.0)])
         stop = sb.EarlyStopping("loss", patience=1, min_delta=1e9)
+        sb.set_kl(model, 32)
         assert model.fit(X, Y, 32, 9, 0, callbacks=[stop]).epoch == [0, 1]
         stop = sb.EarlyStopping("nll", patience=1, min_delta=1e9, start_from_epoch=2)
         assert model.fit(X, Y, 32, 9, 0, callbacks=[stop, sb.KLSchedule(beta=1.0)]).epoch == [0, 1, 2, 3]
@@ -447,15 +519,13 @@ def test_the_local_estimator_trains_with_plain_fit(posterior):
 def test_weight_decay_of_an_optimizer_that_comes_later_spares_the_posterior(way):
     # With no gradient, decay is all that moves a weight.
     model = keras.Sequential([keras.Input((3,)), layers.Dense(2, posterior=FullRank()), keras.layers.Dense(1)])
+    callbacks = [] if way == "set_kl" else [sb.KLSchedule(8, beta=0.0)]
     if way == "set_kl":
         sb.set_kl(model, num_data=8, beta=0.0)
-    else:
-        _compiled(model, keras.optimizers.SGD(0.0))
-        model.fit(X[:8], Y[:8], verbose=0, callbacks=[sb.KLSchedule(8, beta=0.0)])
     for _ in range(2):
         _compiled(model, keras.optimizers.AdamW(0.1, weight_decay=0.5))
         values, kernel = model.layers[0].posterior.w.values, model.layers[1].kernel
         before, plain = (ops.convert_to_numpy(v).copy() for v in (values, kernel))
-        model.fit(np.zeros((8, 3)), np.zeros((8, 1)), verbose=0)
+        model.fit(np.zeros((8, 3)), np.zeros((8, 1)), verbose=0, callbacks=callbacks)
         np.testing.assert_array_equal(ops.convert_to_numpy(values), before)
         np.testing.assert_allclose(ops.convert_to_numpy(kernel), plain * 0.95, rtol=1e-5)

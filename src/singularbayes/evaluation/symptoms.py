@@ -70,15 +70,15 @@ def weights_not_finite(case: Case) -> Iterator[Finding]:
 
 
 def kl_weight(case: Case) -> Iterator[Finding]:
-    """A posterior whose prior is ignored, because the KL weight is unset or 0."""
+    """A KL weight that was never set, so that nothing trained the posterior, or of 0, which ignores the prior."""
     trained = [q for q in case.posteriors if q.trainable]
     weights = [float(ops.convert_to_numpy(q.kl_scale)) for q in trained]
-    unset = sum(not q.kl_weight_is_set for q in trained)
+    unset = sum(weight < 0 for weight in weights)  # never set: what `fit` used stays here
     if unset:
         yield Finding(
             "kl_weight",
             "error",
-            f"The KL weight is not set for {unset} of {len(weights)} posteriors, so `fit` would ignore their prior.",
+            f"The KL weight is not set for {unset} of {len(weights)} posteriors, so `fit` refuses to train them.",
             "callbacks=[sb.KLSchedule()] in fit, or sb.set_kl(model, num_data=len(x)).",
         )
     elif weights and max(weights) == 0:

@@ -181,6 +181,9 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
 
     def _draw(self, posterior, training):
         """Returns the weight of this forward pass; every use of a weight in a pass is the same draw."""
+        for own in (posterior, self.posterior, self.reverse_posterior):  # a pass may use one direction alone
+            if own is not None and own.random:
+                own.note_pass(training)
         if scope.fixed_draw(posterior) is not None:  # one pass may use several fixed draws, one after another
             return posterior.sample(training, self.estimator)
         return scope.once_per_pass(posterior, lambda: posterior.sample(training, self.estimator))

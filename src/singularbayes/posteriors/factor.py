@@ -44,7 +44,7 @@ class Scalars(ABC):
     """Independent scalars w ~ family(loc, scale) of one array, however loc and scale are stored.
 
     The KL is a regularizer of the one variable `values`: Keras adds it to the loss once, however often the layer is
-    called.
+    called. It is 0 unless the pass trains, so that the loss of validation data is the compiled one.
 
     Args:
         layer: the Keras layer that owns the variable.
@@ -66,7 +66,7 @@ class Scalars(ABC):
             name=name,
             shape=stored,
             initializer=initializers.Given(initializer),
-            regularizer=lambda _: self._regularizer(weigh),
+            regularizer=lambda _: self._regularizer(weigh) if layer.trains else ops.zeros(()),
             dtype="float32",
             autocast=False,
         )

@@ -138,6 +138,9 @@ class Mixture(RandomPosterior):
     def local(self, key):
         raise NotImplementedError("A mixture draws outputs per example only in training, where `sample` does.")
 
+    def note_pass(self, training):
+        self.parts.one.note_pass(training)  # whose KL the loss has
+
     # -- which component an example meets ------------------------------------------------------------------------------
 
     def notice_batch(self, size) -> None:
@@ -273,8 +276,7 @@ class Mixture(RandomPosterior):
 
     def give_components(self, other, numbers):
         self.parts.give(other, numbers)
-        if self.kl_weight_is_set:
-            other.set_kl_weight(float(ops.convert_to_numpy(self.kl_scale)))
+        other.take_kl_weight(self)
 
     def for_components(self, function):
         return self.parts.visit(function)

@@ -1,5 +1,6 @@
 """Posteriors whose KL to a prior is part of the loss: the weight of that KL, and the seeds of draws."""
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,8 @@ from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.priors import Prior
 from singularbayes.posteriors.step_watch import note_draw, watched_kl
 
-_UNSET = -1.0  # the KL weight in the variable, where it is not set
+_UNSET = -1.0  # the KL weight in the variable, before it is set
+_TRAINING, _TESTING = ("fit", "train_on_batch"), ("evaluate", "test_on_batch")  # methods of Keras
 
 
 class SharedState:
@@ -27,7 +29,7 @@ class SharedState:
 
 
 class KLGuard(keras.metrics.Metric):
-    """Refuses a loss without its KL before any step: `fit`, `evaluate` and `train_on_batch` reset the metrics first.
+    """Refuses to train without a KL weight before any step: `fit` and `train_on_batch` reset the metrics first.
 
     The check in `next_key` alone would come too late on JAX, where an error inside a step loses the model's weights.
     """
@@ -38,7 +40,8 @@ class KLGuard(keras.metrics.Metric):
         self.prepare: Callable[[], None] | None = None  # what else comes before a step
 
     def reset_state(self):
-        self.check()
+        if _training_begins():
+            self.check()
         if self.prepare is not None:
             self.prepare()
 
@@ -47,6 +50,14 @@ class KLGuard(keras.metrics.Metric):
 
     def result(self):
         return {}
+
+
+def _training_begins() -> bool:
+    """Returns whether it is training that resets the metrics; `evaluate` resets them too, and neither tells them."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name not in (*_TRAINING, *_TESTING):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name in _TRAINING
 
 
 class RandomPosterior(Posterior):
@@ -67,9 +78,11 @@ class RandomPosterior(Posterior):
         self.kl_weight = None if kl_weight is None else float(kl_weight)
         self.seed_generator = keras.random.SeedGenerator()
         self.state: SharedState | None = None  # what it shares with others, if it does
-        # None until it is set. A compiled step cannot look at a variable's value, so `kl_scale` is a copy of this.
-        self._kl_weight_now = self.kl_weight
+        # None while it is not set. A compiled step cannot look at a variable's value, so `kl_scale` is a copy of this,
+        # which stays when the weight is unset.
+        self.kl_weight_now = self.kl_weight
         self.kl_weight_from_file = False  # until it is set here
+        self.trains = False  # whether the last pass was one of training: the loss of any other has no KL
         self._guard = KLGuard(self._require_kl_weight)
 
     # -- the KL --------------------------------------------------------------------------------------------------------
@@ -132,25 +145,33 @@ class RandomPosterior(Posterior):
         """Returns how many parameters are in the columns that are not used."""
         return sum(factor.num_switched_off() for factor in self.factors)
 
-    @property
-    def kl_weight_is_set(self) -> bool:
-        """Whether the loss weighs the KL by a number that someone chose."""
-        return self._kl_weight_now is not None
-
     def set_kl_weight(self, value: float) -> None:
         """Sets the weight of this posterior's KL in the loss."""
         require_not_negative(f"Posterior {self.path or self.name!r}", kl_weight=value)
-        self._kl_weight_now, self.kl_weight_from_file = float(value), False
+        self.kl_weight_now, self.kl_weight_from_file = float(value), False
         if self.built:
             self.kl_scale.assign(value)
+
+    def unset_kl_weight(self) -> None:
+        """Makes further training an error until the weight is set again; `kl_scale` keeps what it was."""
+        self.kl_weight_now, self.kl_weight_from_file = None, False
+
+    def take_kl_weight(self, other: "RandomPosterior") -> None:
+        """Takes the KL weight of another posterior, whether it is set or was."""
+        self.kl_scale.assign(float(ops.convert_to_numpy(other.kl_scale)))
+        self.kl_weight_now, self.kl_weight_from_file = other.kl_weight_now, other.kl_weight_from_file
+
+    def note_pass(self, training) -> None:
+        """Notices that a pass begins, and whether it trains."""
+        self.trains = bool(training)
 
     def load_own_variables(self, store):
         super().load_own_variables(store)
         if not self.built:  # a copy of one that was not built either
             return
         stored = float(ops.convert_to_numpy(self.kl_scale))
-        self._kl_weight_now = stored if stored >= 0 else None
-        self.kl_weight_from_file = self.kl_weight_is_set and self.kl_weight is None
+        self.kl_weight_now = stored if stored >= 0 else None
+        self.kl_weight_from_file = stored >= 0 and self.kl_weight is None
 
     def join(self, state: SharedState) -> None:
         """Takes seeds and the KL weight from `state` from now on, instead of variables of its own."""
@@ -182,7 +203,7 @@ class RandomPosterior(Posterior):
         self.kl_scale = self.add_weight(
             name="kl_scale",
             shape=(),
-            initializer=keras.initializers.Constant(_UNSET if self._kl_weight_now is None else self._kl_weight_now),
+            initializer=keras.initializers.Constant(_UNSET if self.kl_weight_now is None else self.kl_weight_now),
             trainable=False,
             dtype="float32",
             autocast=False,
@@ -195,9 +216,9 @@ class RandomPosterior(Posterior):
         return positive * watched_kl(kl, self.path)
 
     def _require_kl_weight(self):
-        if self.trainable and not self.kl_weight_is_set:
+        if self.trainable and self.kl_weight_now is None:
             raise ValueError(
                 f"The KL weight is not set, so training would ignore the prior (posterior {self.path!r}). Pass "
                 "callbacks=[singularbayes.KLSchedule()] to fit, or call "
-                "singularbayes.set_kl(model, num_data=len(x)) before `evaluate` or a loop of your own."
+                "singularbayes.set_kl(model, num_data=len(x)) before a loop of your own."
             )

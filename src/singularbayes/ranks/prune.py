@@ -174,8 +174,7 @@ def _argument(posterior: Posterior, config: dict) -> str:
 
 def _carry_columns(old, new, stay: np.ndarray) -> None:
     new.take_columns(old, stay)
-    if old.kl_weight_is_set:
-        new.set_kl_weight(float(ops.convert_to_numpy(old.kl_scale)))
+    new.take_kl_weight(old)
 
 
 def _carry_state(old, new) -> None:

@@ -41,12 +41,25 @@ def remember_data() -> None:
 
     @functools.wraps(build)
     def build_and_remember(model, *arguments, **named):
-        if named.get("iterator") is not None:
-            _DATA[model] = weakref.ref(named["iterator"])
-        return build(model, *arguments, **named)
+        iterator = named.get("iterator")
+        if iterator is not None:
+            if iterator.data_adapter.num_batches == 0:  # some backends would train on nothing
+                raise _no_data_error(model)
+            _DATA[model] = weakref.ref(iterator)
+        try:
+            return build(model, *arguments, **named)
+        except StopIteration as error:  # of data without a length
+            raise _no_data_error(model) from error
 
     build_and_remember.remembers_data = True  # type: ignore[attr-defined]
     setattr(keras.Model, name, build_and_remember)
+
+
+def _no_data_error(model: keras.Model) -> ValueError:
+    return ValueError(
+        f"fit and evaluate of {model.name!r} need at least one example; got data without a batch. Look for a slice or "
+        "a filter that leaves nothing of x and y, or a data set with len 0."
+    )
 
 
 @contextmanager

@@ -39,9 +39,11 @@ class KLSchedule(keras.callbacks.Callback):
     losses with more than one term per example (outputs such as (examples, positions, classes)), where it is the number
     of terms. A given number that is not that of an epoch, for one term per example, is a warning.
 
-    `loss` is what is minimised; `nll` and `val_nll` are the compiled loss alone. Under annealing stop early with
-    `singularbayes.EarlyStopping`, which watches `val_nll` once the weight is full. Any other callback that watches `kl`
-    or `kl_weight` has to come after this one in the list.
+    `loss` is what is minimised; `nll` and `val_nll` are the compiled loss alone, and `val_loss` has no KL either, so
+    callbacks of Keras choose by the likelihood. Under annealing stop early with `singularbayes.EarlyStopping`, which
+    waits for the full weight. Any other callback that watches `kl` or `kl_weight` has to come after this one.
+
+    When `fit` ends the weight is unset: the next `fit` needs a schedule again, unless `set_kl` set a weight before.
 
     With `pretrain_epochs` the first epochs train the means alone, without noise and KL: a deterministic network of the
     same rank. Then its factors are balanced by SVD, which leaves every W, and the variational part starts there with
@@ -228,13 +230,27 @@ class KLSchedule(keras.callbacks.Callback):
 
 def take_kl_weight(model: keras.Model, callback: keras.callbacks.Callback) -> None:
     """Makes a callback the one that sets the KL weight in the `fit` that begins."""
+    other = getattr(model, "_kl_callback", None)  # of this `fit`, or of one that was interrupted
+    callback.weight_before = _weight_set(model) if other is None else other.weight_before
     model._kl_callback = callback
 
 
 def give_up_kl_weight(model: keras.Model, callback: keras.callbacks.Callback) -> None:
-    """Ends what `take_kl_weight` began, when the `fit` ends."""
-    if model._kl_callback is callback:
-        model._kl_callback = None
+    """Ends what `take_kl_weight` began, when the `fit` ends: only a weight that was set before it stays set."""
+    if model._kl_callback is not callback:
+        return
+    model._kl_callback = None
+    for posterior in find_random_posteriors(model):
+        if callback.weight_before is None:
+            posterior.unset_kl_weight()
+        else:
+            posterior.set_kl_weight(callback.weight_before)
+
+
+def _weight_set(model: keras.Model) -> float | None:
+    """Returns the KL weight that `set_kl` or an argument gave all posteriors of a model; None where there is none."""
+    weights = {None if q.kl_weight_from_file else q.kl_weight_now for q in find_random_posteriors(model)}
+    return weights.pop() if len(weights) == 1 else None
 
 
 def validates_draws(model: keras.Model) -> bool:

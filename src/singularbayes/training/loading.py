@@ -82,6 +82,10 @@ class _StoredKLWeight(keras.callbacks.Callback):
             logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
             logs["kl_weight"] = _kl_weight(self._stored[0])
 
+    def on_train_end(self, logs=None):
+        if self.model._kl_callback is self:
+            self.model._kl_callback = None  # the weight stays that of the file
+
 
 def _kl_weight(posterior: RandomPosterior) -> float:
     return float(ops.convert_to_numpy(posterior.kl_scale))

@@ -218,4 +218,13 @@ class Reviews(study.Comparison):
 def _early_stop(settings: ReviewSettings) -> list[Resumable]:
     if settings.patience is None:
         return []
-    return [EarlyStop("val_loss", settings.patience, start=settings.zero_epochs + settings.warmup)]
+    return [_StopByWholeLoss("val_loss", settings.patience, start=settings.zero_epochs + settings.warmup)]
+
+
+class _StopByWholeLoss(EarlyStop):
+    """Watches the loss of validation data with the KL, as the paper is taken to do."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs = logs or {}
+        whole = logs["val_loss"] + logs.get("kl", 0.0) * logs.get("kl_weight", 0.0)  # deterministic networks have none
+        super().on_epoch_end(epoch, {**logs, "val_loss": whole})
