@@ -13,8 +13,7 @@ from made_up import (
     rows_of,
     toy_record,
 )
-from singularbayes_experiments.data.catalogue import SETS
-from singularbayes_experiments.data.store import find
+from singularbayes_experiments.data.files import SETS, find
 from singularbayes_experiments.problems import simple_detectors
 from singularbayes_experiments.report import chapters, sentences
 from singularbayes_experiments.report.names import SIMPLE_NAMES
@@ -156,7 +155,9 @@ def test_the_committed_detectors_are_those_of_the_data():
     kept = {(run["experiment"], run["method"]): run["metrics"] for run in map(json.loads, lines)}
     assert {experiment for experiment, _ in kept} == set(simple_detectors.EXPERIMENTS)
     assert {method for _, method in kept} < SIMPLE_NAMES.keys()  # the others are of a network
-    here = find(SETS["product_reviews"], SETS["product_reviews"].files[0]) is not None  # else it would be downloaded
+    here = (
+        find(SETS["product_reviews"], next(iter(SETS["product_reviews"].files))) is not None
+    )  # else it would be downloaded
     for experiment in ("mnist", "beijing", *["sst2"] * here):
         for method, found in simple_detectors.detect(experiment):
             assert found == pytest.approx(kept[experiment, method], abs=1e-6)

@@ -7,7 +7,8 @@ from cyclopts import App
 
 import singularbayes
 from singularbayes.cli import run_app
-from singularbayes_experiments.cli import data, report, run, tables
+from singularbayes_experiments.cli import report, run, tables
+from singularbayes_experiments.new.cli import data
 
 app = App(
     name=run.PROGRAM,
@@ -24,7 +25,7 @@ app.command(run.network_detectors)
 app.command(run.students)
 app.command(run.monitoring)
 app.command(run.merge)
-app.command(data.app)
+app.command(data)
 app.command(tables.app)
 app.command(report.report)
 

@@ -4,6 +4,7 @@ A file is looked for in `$SINGULARBAYES_DATA/<set>/`, then in the cache; else it
 """
 
 from singularbayes_experiments.data.air import Air, Cities, beijing_pm25, five_cities_pm25
+from singularbayes_experiments.data.files import DataError
 from singularbayes_experiments.data.images import Images, cifar10, fashion_mnist, mnist, notmnist
 from singularbayes_experiments.data.intensive_care import (
     CareFiles,
@@ -15,7 +16,6 @@ from singularbayes_experiments.data.intensive_care import (
     mimic3_demo,
     physionet2012,
 )
-from singularbayes_experiments.data.source import DataError
 from singularbayes_experiments.data.text import (
     Intents,
     News,

@@ -1,16 +1,16 @@
 """Images in ten classes: grey ones of 28 × 28 pixels, and CIFAR-10 in colour."""
 
 import gzip
+import struct
 from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data import idx
-from singularbayes_experiments.data.catalogue import CIFAR10, FASHION_MNIST, MNIST, NOTMNIST
-from singularbayes_experiments.data.read import read
-from singularbayes_experiments.data.source import Source
+from singularbayes_experiments.data.files import SETS, read
 
 Labelled = tuple[np.ndarray, np.ndarray]
+CLOTHES = "T-shirt or top, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag, ankle boot"
+THINGS = "airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck"
 
 
 @dataclass(frozen=True)
@@ -27,75 +27,44 @@ class Images:
 
 
 def mnist() -> Images:
-    """Returns MNIST: handwritten digits, 60,000 to train and 10,000 to test.
-
-    >>> x, y = mnist().train  # doctest: +SKIP
-    >>> x.shape, y[:5]  # doctest: +SKIP
-    ((60000, 28, 28), array([5, 0, 4, 1, 9]))
-    """
-    return Images(_labelled(MNIST, "train"), _labelled(MNIST, "t10k"), tuple("0123456789"), MNIST.description)
+    """Returns MNIST: handwritten digits, 60,000 to train and 10,000 to test."""
+    return Images(_grey("mnist", "train"), _grey("mnist", "t10k"), tuple("0123456789"), SETS["mnist"].description)
 
 
 def fashion_mnist() -> Images:
-    """Returns Fashion-MNIST: clothes, 60,000 images to train and 10,000 to test.
-
-    >>> images = fashion_mnist()  # doctest: +SKIP
-    >>> images.classes[images.test[1][0]]  # doctest: +SKIP
-    'ankle boot'
-    """
-    train, test = _labelled(FASHION_MNIST, "train"), _labelled(FASHION_MNIST, "t10k")
-    return Images(train, test, CLOTHES, FASHION_MNIST.description)
+    """Returns Fashion-MNIST: clothes, 60,000 images to train and 10,000 to test."""
+    train, test = (_grey("fashion_mnist", part) for part in ("train", "t10k"))
+    return Images(train, test, tuple(CLOTHES.split(", ")), SETS["fashion_mnist"].description)
 
 
 def notmnist() -> Images:
-    """Returns notMNIST: 10,000 letters A to J in many fonts, to test what a model of digits predicts for them.
-
-    >>> x, y = notmnist().test  # doctest: +SKIP
-    >>> x.shape, notmnist().train  # doctest: +SKIP
-    ((10000, 28, 28), None)
-    """
-    return Images(None, _labelled(NOTMNIST, "t10k"), tuple("ABCDEFGHIJ"), NOTMNIST.description)
+    """Returns notMNIST: 10,000 letters A to J in many fonts, to test what a model of digits predicts for them."""
+    return Images(None, _grey("notmnist", "t10k"), tuple("ABCDEFGHIJ"), SETS["notmnist"].description)
 
 
 def cifar10() -> Images:
-    """Returns CIFAR-10: small photographs, 50,000 to train and 10,000 to test.
+    """Returns CIFAR-10: small photographs, 50,000 to train and 10,000 to test."""
+    x, y = (np.concatenate(part) for part in zip(*(_photographs(f"data_batch_{i}") for i in range(1, 6)), strict=True))
+    return Images((x, y), _photographs("test_batch"), tuple(THINGS.split(", ")), SETS["cifar10"].description)
 
-    >>> images = cifar10()  # doctest: +SKIP
-    >>> images.classes[images.test[1][0]]  # doctest: +SKIP
-    'cat'
+
+def _grey(name: str, part: str) -> Labelled:
+    x, y = (unpack(gzip.decompress(read(name, f"{part}-{kind}-ubyte.gz"))) for kind in ("images-idx3", "labels-idx1"))
+    return x, y.astype("int64")
+
+
+def unpack(raw: bytes) -> np.ndarray:
+    """Returns the array of a file of MNIST's format: 0, 0, 8, the number of dimensions, the dimensions, the bytes.
+
+    >>> unpack(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9]))
+    array([[7, 8, 9]], dtype=uint8)
     """
-    batches = [_photographs(f"data_batch_{i}.bin") for i in range(1, 6)]
-    train = tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
-    return Images((train[0], train[1]), _photographs("test_batch.bin"), THINGS, CIFAR10.description)
-
-
-CLOTHES = (
-    "T-shirt or top",
-    "trouser",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "ankle boot",
-)
-
-
-THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-SIDE = 32  # pixels of a photograph
+    start = 4 + 4 * raw[3]
+    return np.frombuffer(raw, "uint8", offset=start).reshape(struct.unpack(f">{raw[3]}I", raw[4:start])).copy()
 
 
 def _photographs(name: str) -> Labelled:
     """Returns one batch of CIFAR-10's binary version: a byte of label, then the red, green and blue plane."""
-    rows = np.frombuffer(read(CIFAR10, name), "uint8").reshape(-1, 1 + 3 * SIDE**2)
-    x = rows[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+    rows = np.frombuffer(read("cifar10", f"{name}.bin"), "uint8").reshape(-1, 1 + 3 * 32**2)
+    x = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(x), rows[:, 0].astype("int64")
-
-
-def _labelled(source: Source, part: str) -> Labelled:
-    x, y = (
-        idx.parse(gzip.decompress(read(source, f"{part}-{kind}-ubyte.gz"))) for kind in ("images-idx3", "labels-idx1")
-    )
-    return x, y.astype("int64")

@@ -3,15 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from singularbayes_experiments.data.catalogue import EICU_DEMO, MIMIC3_DEMO, PHYSIONET2012
-from singularbayes_experiments.data.read import locate, read
-from singularbayes_experiments.data.source import DataError
-from singularbayes_experiments.data.tables import csv
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
+from singularbayes_experiments.data.files import SETS, DataError, locate, read, read_csv
 
 RECORD_HEAD = b"Time,Parameter,Value\n"
 MIMIC3_NEEDED = ("ADMISSIONS", "PATIENTS", "ICUSTAYS", "CHARTEVENTS", "LABEVENTS")
@@ -26,8 +21,8 @@ class Stays:
     coronary care, 2 cardiac surgery recovery, 3 medical, 4 surgical.
     """
 
-    records: "pd.DataFrame"
-    outcomes: "pd.DataFrame"
+    records: pd.DataFrame
+    outcomes: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class Challenge:
 class CareTables:
     """Each table by its name."""
 
-    tables: dict[str, "pd.DataFrame"]
+    tables: dict[str, pd.DataFrame]
     description: str
 
 
@@ -58,24 +53,18 @@ def physionet2012(sets: Sequence[str] = ("a", "b", "c")) -> Challenge:
     """Returns the PhysioNet Challenge 2012: sets a, b and c of 4,000 stays each.
 
     In set c 2,403 rows have no Parameter; they are left as published.
-
-    >>> physionet2012("a").sets["a"].outcomes["In-hospital_death"].sum()  # doctest: +SKIP
-    np.int64(554)
     """
-    return Challenge({name: _stays(name) for name in sets}, PHYSIONET2012.description)
+    return Challenge({name: _stays(name) for name in sets}, SETS["physionet2012"].description)
 
 
 def mimic3_demo() -> CareFiles:
     """Returns the 25 tables of the MIMIC-III demo: 100 patients, 129 admissions, 136 stays in intensive care.
 
     They are files, not arrays, because the full MIMIC-III is files too, and too large for memory.
-
-    >>> mimic3_demo().paths["ICUSTAYS"].name  # doctest: +SKIP
-    'ICUSTAYS.csv.gz'
     """
-    names = [file.name for file in MIMIC3_DEMO.files]
-    paths = {name.removesuffix(".csv"): locate(MIMIC3_DEMO, name)[0] for name in names}
-    return CareFiles(paths, MIMIC3_DEMO.description)
+    source = SETS["mimic3_demo"]
+    paths = {name.removesuffix(".csv"): locate("mimic3_demo", name) for name in source.files}
+    return CareFiles(paths, source.description)
 
 
 def mimic3(folder: str | Path) -> CareFiles:
@@ -105,23 +94,20 @@ def eicu_demo() -> CareTables:
 
     They are patient, hospital, apacheApsVar, apachePredVar and apachePatientResult; they join on patientunitstayid, and
     on hospitalid. Age is text: `> 89` stands for all ages above. In the APACHE tables −1 means missing.
-
-    >>> eicu_demo().tables["patient"].shape  # doctest: +SKIP
-    (2520, 29)
     """
-    names = [file.name for file in EICU_DEMO.files]
-    tables = {name.removesuffix(".csv"): csv(read(EICU_DEMO, name)) for name in names}
-    return CareTables(tables, EICU_DEMO.description)
+    source = SETS["eicu_demo"]
+    tables = {name.removesuffix(".csv"): read_csv(read("eicu_demo", name)) for name in source.files}
+    return CareTables(tables, source.description)
 
 
 def _stays(name: str) -> Stays:
     if name not in ("a", "b", "c"):
         raise ValueError(f"physionet2012 needs sets among 'a', 'b', 'c'; got {name!r}.")
-    data = read(PHYSIONET2012, f"set-{name}.tar.gz").replace(RECORD_HEAD, b"")
+    raw = read("physionet2012", f"set-{name}.tar.gz").replace(RECORD_HEAD, b"")
     kinds = {"Time": "category", "Parameter": "category", "Value": "float64"}
-    records = csv(data, names=list(kinds), dtype=kinds)
+    records = read_csv(raw, names=list(kinds), dtype=kinds)
     # Every record opens with its number.
     number = records["Value"].where(records["Parameter"] == "RecordID").ffill().astype("int64")
     records.insert(0, "RecordID", number)
-    outcomes = csv(read(PHYSIONET2012, f"Outcomes-{name}.txt")).set_index("RecordID")
+    outcomes = read_csv(read("physionet2012", f"Outcomes-{name}.txt")).set_index("RecordID")
     return Stays(records, outcomes)

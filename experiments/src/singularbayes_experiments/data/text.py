@@ -7,16 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data.catalogue import (
-    AG_NEWS,
-    BANKING77,
-    BERT_VOCAB,
-    CLINC150,
-    PRODUCT_REVIEWS,
-    REASONING,
-    SST2,
-)
-from singularbayes_experiments.data.read import read
+from singularbayes_experiments.data.files import SETS, read
 
 Labelled = tuple[list[str], np.ndarray]
 
@@ -92,48 +83,30 @@ def sst2() -> Sentences:
     """Returns SST-2: 67,349 phrases to train, 872 sentences with labels and 1,821 without.
 
     Most training rows are parts of others: a random slice of them is no validation set.
-
-    >>> sentences, labels = sst2().dev  # doctest: +SKIP
-    >>> sentences[0], labels[0]  # doctest: +SKIP
-    ("it 's a charming and often affecting journey . ", np.int64(1))
     """
     train, dev, test = (_rows(part) for part in ("train", "dev", "test"))
-    return Sentences(_labelled(train), _labelled(dev), [sentence for _, sentence in test], SST2.description)
+    return Sentences(_labelled(train), _labelled(dev), [sentence for _, sentence in test], SETS["sst2"].description)
 
 
 def ag_news() -> News:
-    """Returns the 7,600 test articles of AG's News, 1,900 for each of four topics.
-
-    >>> news = ag_news()  # doctest: +SKIP
-    >>> news.classes[news.labels[0]], news.titles[0]  # doctest: +SKIP
-    ('Business', 'Fears for T N pension after talks')
-    """
-    classes = tuple(read(AG_NEWS, "classes.txt").decode().split())
-    text = io.StringIO(read(AG_NEWS, "test.csv").decode(), newline="")
+    """Returns the 7,600 test articles of AG's News, 1,900 for each of four topics."""
+    classes = tuple(read("ag_news", "classes.txt").decode().split())
+    text = io.StringIO(read("ag_news", "test.csv").decode(), newline="")
     kinds, titles, descriptions = zip(*csv.reader(text), strict=True)
     labels = np.array(kinds, "int64") - 1
-    return News(list(titles), list(descriptions), labels, classes, AG_NEWS.description)
+    return News(list(titles), list(descriptions), labels, classes, SETS["ag_news"].description)
 
 
 def product_reviews() -> Snippets:
-    """Returns 3,708 sentences of customer reviews of electronic products.
-
-    >>> product_reviews().texts[5]  # doctest: +SKIP
-    'no picture:  hopefully you still have the remote control.'
-    """
-    lines = read(PRODUCT_REVIEWS, "amazonReviewSnippets_GroundTruth.txt").decode().split("\r\n")
+    """Returns 3,708 sentences of customer reviews of electronic products."""
+    lines = read("product_reviews", "amazonReviewSnippets_GroundTruth.txt").decode().split("\r\n")
     rows = [line.split("\t") for line in lines if line]  # a number, the mean rating, the sentence
-    return Snippets([sentence for _, _, sentence in rows], PRODUCT_REVIEWS.description)
+    return Snippets([sentence for _, _, sentence in rows], SETS["product_reviews"].description)
 
 
 def clinc150() -> Intents:
-    """Returns CLINC150: 15,000 questions to train, 3,000 to validate and 4,500 to test, and 1,000 out of scope.
-
-    >>> questions, labels = clinc150().train  # doctest: +SKIP
-    >>> questions[0], clinc150().classes[labels[0]]  # doctest: +SKIP
-    ('what expression would i use to say i love you if i were an italian', 'translate')
-    """
-    parts = json.loads(read(CLINC150, "data_full.json"))
+    """Returns CLINC150: 15,000 questions to train, 3,000 to validate and 4,500 to test, and 1,000 out of scope."""
+    parts = json.loads(read("clinc150", "data_full.json"))
     classes = tuple(sorted({intent for _, intent in parts["train"]}))
     place = {intent: i for i, intent in enumerate(classes)}
 
@@ -143,45 +116,33 @@ def clinc150() -> Intents:
 
     outside = [question for question, _ in parts["oos_test"]]
     train, validation, test = (labelled(part) for part in ("train", "val", "test"))
-    return Intents(train, validation, test, outside, classes, CLINC150.description)
+    return Intents(train, validation, test, outside, classes, SETS["clinc150"].description)
 
 
 def banking77() -> Intents:
-    """Returns Banking77: 10,003 questions to train and 3,080 to test.
-
-    >>> banking77().train[0][0]  # doctest: +SKIP
-    'I am still waiting on my card?'
-    """
-    tables = [list(csv.reader(io.StringIO(read(BANKING77, f"{part}.csv").decode(), newline=""))) for part in _PARTS]
+    """Returns Banking77: 10,003 questions to train and 3,080 to test."""
+    tables = [list(csv.reader(io.StringIO(read("banking77", f"{part}.csv").decode(), newline=""))) for part in _PARTS]
     classes = tuple(sorted({intent for _, intent in tables[0][1:]}))
     place = {intent: i for i, intent in enumerate(classes)}
     train, test = (
         ([question for question, _ in rows], np.array([place[intent] for _, intent in rows], "int64"))
         for _, *rows in tables
     )
-    return Intents(train, ([], np.array([], "int64")), test, [], classes, BANKING77.description)
+    return Intents(train, ([], np.array([], "int64")), test, [], classes, SETS["banking77"].description)
 
 
 def reasoning(name: str) -> dict[str, list[Question]]:
-    """Returns the questions of `arc_easy` or `openbookqa`, to train and to test.
-
-    >>> reasoning("openbookqa")["train"][0].question  # doctest: +SKIP
-    'The sun is responsible for'
-    """
-    names = sorted({file.name.rpartition("_")[0] for file in REASONING.files})
+    """Returns the questions of `arc_easy` or `openbookqa`, to train and to test."""
+    names = sorted({file.rpartition("_")[0] for file in SETS["reasoning"].files})
     if name not in names:
         raise ValueError(f"reasoning needs one of {names}; got {name!r}.")
-    lines = {part: read(REASONING, f"{name}_{part}.jsonl").decode().splitlines() for part in _PARTS}
+    lines = {part: read("reasoning", f"{name}_{part}.jsonl").decode().splitlines() for part in _PARTS}
     return {part: [Question(**json.loads(line)) for line in every] for part, every in lines.items()}
 
 
 def bert_vocab() -> Vocabulary:
-    """Returns the 30,522 words of bert-base-uncased.
-
-    >>> bert_vocab().words.index("[CLS]")  # doctest: +SKIP
-    101
-    """
-    return Vocabulary(_lines(read(BERT_VOCAB, "vocab.txt")), BERT_VOCAB.description)
+    """Returns the 30,522 words of bert-base-uncased."""
+    return Vocabulary(_lines(read("bert_vocab", "vocab.txt")), SETS["bert_vocab"].description)
 
 
 _PARTS = ("train", "test")
@@ -189,7 +150,7 @@ _PARTS = ("train", "test")
 
 def _rows(part: str) -> list[list[str]]:
     # Nothing is quoted: a quotation mark is a character.
-    return [line.split("\t") for line in _lines(read(SST2, f"{part}.tsv"))[1:]]
+    return [line.split("\t") for line in _lines(read("sst2", f"{part}.tsv"))[1:]]
 
 
 def _labelled(rows: list[list[str]]) -> Labelled:

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data.catalogue import UCI_REGRESSION
-from singularbayes_experiments.data.read import locate
+from singularbayes_experiments.data.files import SETS, locate
 
-UCI_SETS = tuple(file.name.removesuffix(".npz") for file in UCI_REGRESSION.files)
+UCI_SETS = tuple(name.removesuffix(".npz") for name in SETS["uci_regression"].files)
 
 
 @dataclass(frozen=True)
@@ -21,17 +20,10 @@ class Regression:
 
 
 def uci_regression(name: str) -> Regression:
-    """Returns one of the nine sets of `UCI_SETS`, with 20 splits (protein_tertiary_structure: 5).
-
-    >>> yacht = uci_regression("yacht")  # doctest: +SKIP
-    >>> train, test = yacht.splits[0]  # doctest: +SKIP
-    >>> yacht.x[train].shape, yacht.x[test].shape  # doctest: +SKIP
-    ((277, 6), (31, 6))
-    """
+    """Returns one of the nine sets of `UCI_SETS`, with 20 splits (protein_tertiary_structure: 5)."""
     if name not in UCI_SETS:
         raise ValueError(f"uci_regression needs one of {', '.join(UCI_SETS)}; got {name!r}.")
-    path, _ = locate(UCI_REGRESSION, f"{name}.npz")
-    with np.load(path) as arrays:
+    with np.load(locate("uci_regression", f"{name}.npz")) as arrays:
         count = sum(key.startswith("train_") for key in arrays)
         splits = tuple((arrays[f"train_{i}"], arrays[f"test_{i}"]) for i in range(count))
-        return Regression(arrays["X"], arrays["y"], splits, f"{name}, of {UCI_REGRESSION.description}")
+        return Regression(arrays["X"], arrays["y"], splits, f"{name}, of {SETS['uci_regression'].description}")

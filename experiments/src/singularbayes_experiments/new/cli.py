@@ -123,6 +123,96 @@ def pack(out: Path = Path("runs"), /) -> None:
     print(f"{store.pack(out)} new runs in {store.RESULTS}")
 
 
+data = App(name="data", help="Data sets: what there is, where it lies, and whether it is whole.", version_flags=())
+app.command(data)
+
+
+@data.command(name="list")
+def list_data() -> None:
+    """Show every data set: what it is, its licence, its size unpacked, and where it was found."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from singularbayes_experiments.data import files
+
+    table = Table("set", "what it is", "licence", "MB", "where")
+    for source in files.SETS.values():
+        size = sum(size for size, _ in source.files.values())
+        table.add_row(source.name, source.what, source.licence, f"{size / 1e6:.1f}", _where(source))
+    Console().print(table)
+
+
+@data.command
+def fetch(name: str, /, *names: str) -> int:
+    """Download what is missing of data sets into the cache; a damaged file there is replaced.
+
+    Parameters
+    ----------
+    name
+        A data set, as `singularbayes-experiments data list` shows it.
+    names
+        More of them.
+    """
+    from singularbayes_experiments.data import files
+
+    for source in _sources((name, *names)):
+        for file in source.files:
+            path = files.find(source, file)
+            if path and path.is_relative_to(files.cache()) and source.base and _wrong(source, file, path):
+                path.unlink()
+            files.locate(source.name, file)
+    return verify(name, *names)
+
+
+@data.command
+def verify(*names: str) -> int:
+    """Check the sums of all files found; the exit status is 1 if one is wrong.
+
+    Parameters
+    ----------
+    names
+        Data sets, as `singularbayes-experiments data list` shows them; all of them if none is named.
+    """
+    from singularbayes_experiments.data import files
+
+    wrong = []
+    for source in _sources(names or files.SETS):
+        found = [(name, path) for name in source.files if (path := files.find(source, name))]
+        bad = [error for name, path in found if (error := _wrong(source, name, path))]
+        print(f"{source.name}: {len(found) - len(bad)} of {len(source.files)} files right ({_where(source)})")
+        wrong += bad
+    print("".join(f"  wrong: {error}\n" for error in wrong), end="")
+    return 1 if wrong else 0
+
+
+def _sources(names) -> list:
+    from singularbayes_experiments.data import files
+
+    if unknown := [name for name in names if name not in files.SETS]:
+        raise ValueError(f"A data set must be one of {list(files.SETS)}; got {', '.join(unknown)}.")
+    return [files.SETS[name] for name in names]
+
+
+def _where(source) -> str:
+    """Returns how many files lie where: "cache 3, to download 1"."""
+    from singularbayes_experiments.data import files
+
+    paths = [files.find(source, name) for name in source.files]
+    missing = "to download" if source.base else "to get manually"
+    where = [missing if p is None else "cache" if p.is_relative_to(files.cache()) else "folder" for p in paths]
+    return ", ".join(f"{place} {where.count(place)}" for place in sorted(set(where)))
+
+
+def _wrong(source, name: str, path: Path) -> Exception | None:
+    from singularbayes_experiments.data import files
+
+    try:
+        files.check(source, name, path)
+    except files.DataError as error:
+        return error
+    return None
+
+
 def _names(text: str | None) -> list[str] | None:
     return [name.strip() for name in text.split(",")] if text else None
 

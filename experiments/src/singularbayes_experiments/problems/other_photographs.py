@@ -1,13 +1,9 @@
 """Images that are none of CIFAR-10's classes, and detectors of them that know no network."""
 
-import gzip
-
 import numpy as np
 from sklearn.datasets import load_sample_images
 
-from singularbayes_experiments.data import idx
-from singularbayes_experiments.data.catalogue import FASHION_MNIST, NOTMNIST
-from singularbayes_experiments.data.read import read
+from singularbayes_experiments import data
 
 SIDE = 32
 STRIDE = 16  # pixels between windows
@@ -15,10 +11,7 @@ STRIDE = 16  # pixels between windows
 
 def sets(count: int) -> dict[str, np.ndarray]:
     """Returns other data as images (n, 32, 32, 3) by name: the first `count` clothes and letters, and windows."""
-    grey = {
-        name: idx.parse(gzip.decompress(read(source, "t10k-images-idx3-ubyte.gz")))
-        for name, source in (("clothes", FASHION_MNIST), ("letters", NOTMNIST))
-    }
+    grey = {"clothes": data.fashion_mnist().test[0], "letters": data.notmnist().test[0]}
     return {name: in_colour(x[:count]) for name, x in grey.items()} | {"windows": windows()}
 
 
