@@ -2,8 +2,7 @@
 
 python benchmarks/gate.py --against COMMIT --backend torch    # fails above 1.3 times its time (JAX: 1.15)
 python benchmarks/gate.py --backend torch                     # the tree alone: writes the reference of the page
-python benchmarks/gate.py --rows MLP --rows head              # rows whose names contain one of these
-python benchmarks/gate.py --rows sst2                         # the step of the paper's Transformer, on a GPU
+python benchmarks/gate.py --rows MLP --rows head              # rows whose names contain one of these; sst2 needs a GPU
 
 Each version has a process of its own. Rounds go A, B, B, A, so that a slow minute of the machine hits both alike. Rows
 of Keras are the same code in both versions: they show the noise of the machine and cannot fail.
@@ -16,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,10 +64,7 @@ class Process:
         self.send(run=name)
         return self.receive()
 
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.process.communicate()
         self.log.close()
 
@@ -141,18 +137,17 @@ class Measurement:
 
     def fresh(self, version: str, row: str) -> dict[str, float]:
         """Returns the seconds of a first and of a second call in a new process."""
-        with self.start(version) as process:
+        with closing(self.start(version)) as process:
             prepare({process: [row]})
             return {f"{row}, {which} in a process": process.run(row) for which in ("first", "second")}
 
     def run(self, parts: list[str], rounds: int) -> tuple[Rows, dict[str, Any]]:
         """Measures the rows that `parts` name; returns them, and facts about the tree's process."""
-        with ExitStack() as stack, Console(stderr=True).status("") as status:
-            running = {version: stack.enter_context(self.start(version)) for version in self.folders}
+        with ExitStack() as stack:
+            running = {version: stack.enter_context(closing(self.start(version))) for version in self.folders}
             rows = choose(running[TREE].rows, self.backend, parts)
             for base in dict.fromkeys(row["base"] for row in rows.values()):
                 group = [name for name, row in rows.items() if row["base"] == base]
-                status.update(f"{self.backend}: {', '.join(group)}")
                 failed = prepare(dict.fromkeys(running.values(), group))
                 ready = [name for name in group if name not in failed]
                 fresh = rows[group[0]]["fresh"]

@@ -93,8 +93,6 @@ class Transformer:
 
 
 class KerasBlock(keras.layers.Layer):
-    """The encoder block of Keras's own layers."""
-
     def __init__(self, width: int, feed_forward: int, positions: int | None):
         super().__init__()
         self.supports_masking = True
@@ -131,25 +129,22 @@ def compiled(model: keras.Model, kind: Kind) -> keras.Model:
     return model
 
 
-class Step:
-    """A step of Keras on JAX as one program: the data lie on the device and the weights stay there."""
+def program(model: keras.Model, x: np.ndarray) -> Callable[[int], int]:
+    """Returns so many steps of Keras on JAX as one program: the data lie on the device and the weights stay there."""
+    import jax
 
-    def __init__(self, model: keras.Model, x: np.ndarray):
-        import jax
+    y = targets(model, len(x))
+    model.train_on_batch(x, y)  # makes the variables of the optimizer and of the metrics
+    groups = [model.trainable_variables, model.non_trainable_variables, model.optimizer.variables]
+    # Copies, because the program takes the memory of its state.
+    state = tuple([v.value + 0 for v in group] for group in [*groups, model.metrics_variables])
+    data, step = jax.device_put((x, y)), jax.jit(model.train_step, donate_argnums=0)
 
-        y = targets(model, len(x))
-        model.train_on_batch(x, y)  # makes the variables of the optimizer and of the metrics
-        own = [model.trainable_variables, model.non_trainable_variables]
-        groups = [*own, model.optimizer.variables, model.metrics_variables]
-        # Copies, because the program takes the memory of its state.
-        self.state = tuple([v.value + 0 for v in group] for group in groups)
-        self.data = jax.device_put((x, y))
-        self.program = jax.jit(model.train_step, donate_argnums=0).lower(self.state, self.data).compile()
-
-    def run(self, steps: int) -> int:
-        import jax
-
+    def run(steps: int) -> int:
+        nonlocal state
         for _ in range(steps):
-            logs, self.state = self.program(self.state, self.data)
+            logs, state = step(state, data)
         jax.block_until_ready(logs)
         return steps
+
+    return run

@@ -15,7 +15,7 @@ from gate import FEWEST, Process, alternate, prepare
 from rich.console import Console
 
 app = App(help=__doc__)
-FOLDER = records.ROOT / ".venvs"
+FOLDER, SOURCE = records.ROOT / ".venvs", str(records.ROOT / "src")
 NEEDS = {
     "torch": "numpy==2.4.6 torch==2.13.0 bayesian-torch==0.5.0 torchbnn==1.2 blitz-bayesian-pytorch==0.2.8",
     "jax": "numpy==2.4.6 jax==0.10.2 jaxlib==0.10.2 numpyro==0.22.0",
@@ -39,11 +39,12 @@ def main(*, rounds: int = 15, tiny: bool = False) -> None:
     """Measures all libraries and writes records/other_libraries.json."""
     absent, versions, found = dict[str, str](), dict[str, str](), dict[str, dict]()
     with ExitStack() as stack:
-        here = {"PYTHONPATH": str(records.ROOT / "src"), "KERAS_BACKEND": "jax"}
         processes = [Process(interpreter(environment), "peers", tiny) for environment in NEEDS]
-        processes.append(Process(sys.executable, "rows", tiny, **here))  # last, because its versions of packages count
+        processes.append(
+            Process(sys.executable, "rows", tiny, PYTHONPATH=SOURCE, KERAS_BACKEND="jax")
+        )  # last, because its versions of packages count
         for process in processes:
-            stack.enter_context(process)
+            stack.callback(process.close)
             versions |= process.facts["versions"]
         for job in ("MLP step", "MLP prediction"):
             names = {name: p for p in processes for name in p.rows if name.startswith(f"{job}, ")}
@@ -53,10 +54,8 @@ def main(*, rounds: int = 15, tiny: bool = False) -> None:
             taking = [name for name in names if name not in failed]
             times = alternate(lambda who, job: {job: names[who].run(who)}, taking, [job], FEWEST if tiny else rounds)  # noqa: B023
             found |= {name: records.summary(seconds) for name, seconds in times[job].items()}
-    for name, row in found.items():
-        print(f"{name}: {row['median_ms']:.3g} ms")
-    for name, why in absent.items():
-        print(f"{name}: {why}")
+    for name, row in {**found, **absent}.items():
+        print(f"{name}: {row}")
     if not tiny:
         records.write("other_libraries", {"versions": versions, "absent": absent, "rows": found})
 

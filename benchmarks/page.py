@@ -5,11 +5,10 @@ from statistics import median
 from typing import Any
 
 import records
-from gate import TREE
+from gate import LIMITS, TREE
 from singularbayes_experiments.report.published.profile import profile
 
 PAGE = records.ROOT / "docs" / "performance.md"
-BACKENDS = ("jax", "torch", "tensorflow")
 PAPER = {"Keras": "deterministic", "low-rank": "low_rank", "full-rank": "full_rank"}
 
 
@@ -26,7 +25,7 @@ def source(record: dict[str, Any]) -> str:
 
 def reference() -> str:
     """Returns every row of the gate on every backend: milliseconds, and in brackets the ratio to Keras."""
-    found = {backend: kept for backend in BACKENDS if (kept := records.read(f"reference_{backend}"))}
+    found = {backend: kept for backend in LIMITS if (kept := records.read(f"reference_{backend}"))}
     if not found:
         return "No reference was measured yet."
     names = dict.fromkeys(name for kept in found.values() for name in kept["rows"])
@@ -43,7 +42,6 @@ def _cell(row: dict[str, Any] | None) -> str:
 
 
 def libraries() -> str:
-    """Returns a step and a prediction of every library, in milliseconds."""
     kept = records.read("other_libraries")
     assert kept
     times = {name: row["median_ms"] for name, row in kept["rows"].items()}
@@ -73,7 +71,6 @@ def sst2() -> str:
 
 
 def render() -> str:
-    """Returns the page with its tables made anew."""
     text = PAGE.read_text(encoding="utf-8")
     for make in (reference, libraries, sst2):
         marks, made = rf"(<!-- {make.__name__} -->\n).*?(<!-- end -->)", make()

@@ -29,8 +29,7 @@ def rows(tiny: bool = False) -> dict[str, Row]:
 
 def facts() -> dict[str, Any]:
     names = ("torch", "jax", "bayesian-torch", "torchbnn", "blitz-bayesian-pytorch", "numpyro")
-    installed = {distribution.metadata["Name"].lower() for distribution in metadata.distributions()}
-    return {"versions": {name: metadata.version(name) for name in names if name in installed}}
+    return {"versions": {each.name: each.version for each in metadata.distributions() if each.name in names}}
 
 
 def predicting(forward: Callable[[np.ndarray, int], np.ndarray], x: np.ndarray, vectorised: bool = False) -> Work:

@@ -31,7 +31,7 @@ def measure(name: str, tiny: bool) -> dict[str, Any]:
     """Returns parameters, bytes and seconds of one network."""
     import jax
     import keras
-    from networks import KINDS, Step, Transformer, compiled
+    from networks import KINDS, Transformer, compiled, program
     from rows import facts
     from worker import seconds
 
@@ -43,17 +43,16 @@ def measure(name: str, tiny: bool) -> dict[str, Any]:
     if tiny:
         network = replace(network, vocabulary=50, width=16, blocks=1, feed_forward=16)
     model = compiled(network.build(kind), kind)
-    step = Step(model, network.inputs(64))
+    step = program(model, network.inputs(64))
     parameters = sum(int(np.prod(v.shape)) for v in model.trainable_variables)
     found: dict[str, Any] = {"facts": facts(), "parameters": parameters}
-    step.run(10)
+    step(10)
     found["peak_bytes"] = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-    found["epoch"] = [25 * seconds(partial(step.run, 25), 0) for _ in range(2)]
+    found["epoch"] = [25 * seconds(partial(step, 25), 0) for _ in range(2)]
     x = network.inputs(8 if tiny else SENTENCES)
 
     def predict(draws: int) -> int:
-        sb.predict(model, x, draws=draws, batch_size=SENTENCES)
-        return 1
+        return len(sb.predict(model, x, draws=draws, batch_size=SENTENCES).mean) // len(x)
 
     for draws in (1, 20, 100) if name.startswith("low-rank") else ():
         predict(draws)

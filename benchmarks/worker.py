@@ -1,7 +1,7 @@
 """A process that builds and times rows: python worker.py MODULE TINY. One line of JSON in, one line out.
 
-`MODULE.rows(tiny)` returns the rows by name. The first line tells facts about the process and what rows there are. Then
-it replies to {"prepare": [names]} with the rows that failed, and to {"run": name} with the seconds of one unit of work.
+`MODULE.rows(tiny)` returns the rows by name. The first reply has facts and rows. Then it replies to
+{"prepare": [names]} with the rows that failed, and to {"run": name} with the seconds of one unit of work.
 """
 
 import gc
@@ -24,8 +24,7 @@ class Row:
 
     Args:
         make: builds everything and returns the work; a call of the work returns how many units it did.
-        base: the row, usually of plain Keras, that this one is compared with.
-        at_most: the largest ratio to the base that the design names, on JAX.
+        base: the row of plain Keras that this one is compared with; `at_most`: the design's largest ratio, on JAX.
         times: what the seconds are multiplied by, for "50 Keras passes".
         fresh: every measurement needs a process of its own, and the first call counts, compilation included.
         backends: where it is measured; `default`: whether without being named.
