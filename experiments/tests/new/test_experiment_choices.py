@@ -31,23 +31,26 @@ def recorded():
     return found
 
 
-def pairs():
+def tuned():
     for name in EXPERIMENTS:
-        experiment = config.read(name)
-        tasks = experiment.presets["protocol"].get("tasks", experiment.tasks or (name,))
-        yield from ((name, tasks[0], method) for method in experiment.methods("protocol"))
+        yield from ((name, task) for task in config.read(name).tasks_of("protocol", "tuning"))
+
+
+def pairs():
+    for name, task in tuned():
+        yield from ((name, task, method) for method in config.read(name).methods("protocol", task))
 
 
 @pytest.mark.parametrize(("name", "task", "method"), list(pairs()))
 def test_the_committed_choice_is_that_of_the_recorded_runs_of_the_committed_grid(name, task, method, recorded):
     experiment, runs = config.read(name), recorded[task][method]
-    grid = experiment.grid("protocol", method)
+    grid = experiment.grid("protocol", method, task)
     for (place, _), (settings, _) in runs.items():
         if place < len(grid):
             assert _as_recorded(grid[place], settings, method) == _renamed(settings, method)
     tried = {key: metrics for key, (_, metrics) in runs.items() if key[0] < len(grid)}
     assert {key[0] for key in tried} == set(range(len(grid)))
-    assert study.choose(experiment, "protocol", method, tried) == experiment.chosen("protocol", method)[0]
+    assert study.choose(experiment, "protocol", method, tried, task) == experiment.chosen("protocol", method, task)[0]
 
 
 def _renamed(settings, method):
@@ -65,16 +68,14 @@ def _as_recorded(own, settings, method):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in EXPERIMENTS if "mixture_svd" in config.read(name).methods("protocol")]
+    ("name", "task"), [own for own in tuned() if "mixture_svd" in config.read(own[0]).methods("protocol", own[1])]
 )
-def test_mixtures_start_at_the_ensemble_that_was_chosen_in_their_round(name, recorded):
+def test_mixtures_start_at_the_ensemble_that_was_chosen_in_their_round(name, task, recorded):
     experiment = config.read(name)
-    task = next(own for other, own, _ in pairs() if other == name)
-    every = experiment.grid("protocol", "deep_ensemble")
+    every = experiment.grid("protocol", "deep_ensemble", task)
     runs = {key: metrics for key, (_, metrics) in recorded[task]["deep_ensemble"].items()}
-    size = len(experiment.presets["protocol"]["methods"]["deep_ensemble"]["grid"])
-    a_round = len(every) // size
-    for place, own in enumerate(experiment.grid("protocol", "mixture_svd")):
+    a_round = len(every) // len(experiment._method("protocol", "deep_ensemble", task)["grid"])
+    for place, own in enumerate(experiment.grid("protocol", "mixture_svd", task)):
         known = (place // a_round + 1) * a_round
         tried = study.tried({key: metrics for key, metrics in runs.items() if key[0] < known}, every[:known])
         chosen = every[int(protocol.choose(tried).name)]

@@ -40,6 +40,7 @@ def run(
     *,
     preset: str = "protocol",
     stage: str = "result",
+    tasks: str | None = None,
     methods: str | None = None,
     seeds: str | None = None,
     changes: Changes = None,
@@ -57,6 +58,8 @@ def run(
         paper, protocol (tuned) or quick, where the experiment has it.
     stage
         tuning (the grid, scored on validation data alone) or result.
+    tasks
+        Tasks with commas between, such as the tables of uci; by default those of the preset.
     methods
         Methods with commas between, such as low_rank,full_rank; by default those of the preset.
     seeds
@@ -74,10 +77,15 @@ def run(
 
     found = config.read(experiment)
     config.known([stage], (TUNING, RESULT), "A stage")
-    tasks = found.runs_of(
-        preset, stage, methods=_names(methods), seeds=parse_seeds(seeds), changes=parse_changes(changes or ())
+    todo = found.runs_of(
+        preset,
+        stage,
+        tasks=_names(tasks),
+        methods=_names(methods),
+        seeds=parse_seeds(seeds),
+        changes=parse_changes(changes or ()),
     )
-    failures = runner.run(found, tasks, out, engine=engine, processes=processes)
+    failures = runner.run(found, todo, out, engine=engine, processes=processes)
     for failure in failures:
         print(f"{failure.task.name} failed:\n{failure.error}", file=sys.stderr)
     return 1 if failures else 0
@@ -104,8 +112,8 @@ def tune(experiment: str, /, *, methods: str | None = None, out: Path = Path("ru
 
     failed = run(experiment, preset=preset, stage=TUNING, methods=methods, out=out)
     found = config.read(experiment)
-    for method, place in runner.choices(found, preset, out, _names(methods) or found.methods(preset)).items():
-        print(f"{method}: {{choice: {'null' if place is None else place}}}")
+    for (task, method), place in runner.choices(found, preset, out, _names(methods)).items():
+        print(f"{task} {method}: {{choice: {'null' if place is None else place}}}")
     return failed
 
 

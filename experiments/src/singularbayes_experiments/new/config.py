@@ -2,6 +2,9 @@
 
 A configuration is its place in the expanded grid, the rounds in order. `grid` is a list of parts: `product` of lists of
 values, the last name varying fastest, or `list` of settings; beside either, `settings` that all of the part share.
+
+The tasks of a preset are names, or for each name what it has of its own: settings, seeds, and methods beside what
+the preset has for these. Where a preset is `tuned_on` some tasks, what they choose serves all.
 """
 
 import dataclasses
@@ -28,7 +31,8 @@ from singularbayes_experiments.new.problems.base import RESULT, TUNING, Problem
 CONFIGS = Path(__file__).parents[3] / "configs"
 PROBLEMS = "singularbayes_experiments.new.problems"
 _EXPERIMENT = ("summary", "problem", "options", "seeds", "tasks", "settings", "presets")
-_PRESET = ("settings", "methods", "seeds", "tasks")
+_PRESET = ("settings", "methods", "seeds", "tasks", "tuned_on")
+_TASK = ("settings", "methods", "seeds")
 _METHOD = ("settings", "grid", "choice")
 _PART = ("settings", "product", "list")
 
@@ -95,20 +99,29 @@ class Experiment:
         (kind,) = [each for each in own if not inspect.isabstract(each)]
         return kind(**self.options)
 
-    def methods(self, preset: str) -> tuple[str, ...]:
-        return tuple(self._preset(preset)["methods"])
+    def tasks_of(self, preset: str, stage: str = RESULT) -> tuple[str, ...]:
+        """Returns the tasks of a preset; in tuning those whose runs choose for all."""
+        found = self._preset(preset)
+        every = tuple(found.get("tasks") or self.tasks or (self.name,))
+        return tuple(found.get("tuned_on", every)) if stage == TUNING else every
 
-    def grid(self, preset: str, method: str) -> list[Any]:
+    def methods(self, preset: str, task: str | None = None) -> tuple[str, ...]:
+        """Returns the methods of a task, or those of all tasks."""
+        tasks, shared = self.tasks_of(preset) if task is None else (task,), self._preset(preset).get("methods", {})
+        return tuple(dict.fromkeys(name for one in tasks for name in self._own(preset, one).get("methods", shared)))
+
+    def grid(self, preset: str, method: str, task: str | None = None) -> list[Any]:
         """Returns the settings of every configuration in order; one where there is no grid."""
-        found, own = self._preset(preset), self._method(preset, method)
-        shared = [self.common, found.get("settings", {}), own.get("settings", {})]
-        parts = own.get("grid", [{"list": [{}]}])
-        return [self._settings(method, [*shared, *changes]) for part in parts for changes in expand(part)]
+        own = self._method(preset, method, task)
+        parts = (self._preset(preset), self._own(preset, task), own)
+        shared = [self.common, *(part.get("settings", {}) for part in parts)]
+        every = own.get("grid", [{"list": [{}]}])
+        return [self._settings(method, [*shared, *changes]) for part in every for changes in expand(part)]
 
-    def chosen(self, preset: str, method: str) -> tuple[int | None, Any]:
+    def chosen(self, preset: str, method: str, task: str | None = None) -> tuple[int | None, Any]:
         """Returns the place and the settings of the configuration whose results are reported."""
-        own = self._method(preset, method)
-        every = self.grid(preset, method)
+        own = self._method(preset, method, task)
+        every = self.grid(preset, method, task)
         if "grid" not in own:
             return None, every[0]
         if own.get("choice") is None:
@@ -120,6 +133,7 @@ class Experiment:
         preset: str,
         stage: str = RESULT,
         *,
+        tasks: Sequence[str] | None = None,
         methods: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
         changes: Mapping[str, Any] | None = None,
@@ -127,25 +141,29 @@ class Experiment:
         """Returns the tasks of a preset, each with runs that train as one program.
 
         Args:
-            methods, seeds: None are those of the file.
+            tasks, methods, seeds: None are those of the file.
             changes: settings to replace.
         """
-        found = self._preset(preset)
-        wanted = known(methods or self.methods(preset), self.methods(preset), f"A method of {self.name} {preset}")
-        seeds = seeds or self._seeds(preset, stage)
-        tasks = []
-        for task, method in itertools.product(found.get("tasks", self.tasks or (self.name,)), wanted):
-            if stage == TUNING and "grid" not in self._method(preset, method):
+        every_task, every_method = self.tasks_of(preset, stage), self.methods(preset)
+        tasks = known(tasks or every_task, every_task, f"A task of {self.name} {preset} {stage}")
+        methods = known(methods or every_method, every_method, f"A method of {self.name} {preset}")
+        found = []
+        for task, method in itertools.product(tasks, methods):
+            if method not in self.methods(preset, task):
                 continue
-            grid = list(enumerate(self.grid(preset, method))) if stage == TUNING else [self.chosen(preset, method)]
+            if stage == TUNING and "grid" not in self._method(preset, method, task):
+                continue
+            grid = (
+                enumerate(self.grid(preset, method, task)) if stage == TUNING else [self.chosen(preset, method, task)]
+            )
             every = [(place, typed(own, changes or {}, "--set")) for place, own in grid]
             groups: dict[Any, list] = {}
-            for (place, own), seed in itertools.product(every, seeds):
+            for (place, own), seed in itertools.product(every, seeds or self._seeds(preset, stage, task)):
                 groups.setdefault(program_settings(own), []).append((place, seed, own))
             for runs in groups.values():
                 places, own_seeds, settings = (tuple(part) for part in zip(*runs, strict=True))
-                tasks.append(Task(self.name, task, method, preset, stage, places, own_seeds, settings))
-        return tasks
+                found.append(Task(self.name, task, method, preset, stage, places, own_seeds, settings))
+        return found
 
     def _settings(self, method: str, changes: Iterable[Mapping[str, Any]]) -> Any:
         settings = self.problem.Settings()
@@ -157,11 +175,17 @@ class Experiment:
         known([preset], self.presets, f"A preset of {self.name}")
         return self.presets[preset]
 
-    def _method(self, preset: str, method: str) -> Mapping[str, Any]:
-        return self._preset(preset)["methods"][method] or {}
+    def _own(self, preset: str, task: str | None) -> Mapping[str, Any]:
+        """Returns what a task has of its own."""
+        tasks = self._preset(preset).get("tasks")
+        return (tasks.get(task) or {}) if isinstance(tasks, Mapping) else {}
 
-    def _seeds(self, preset: str, stage: str) -> Sequence[int]:
-        own = self._preset(preset).get("seeds", self.seeds)
+    def _method(self, preset: str, method: str, task: str | None = None) -> Mapping[str, Any]:
+        parts = (self._preset(preset), self._own(preset, task))
+        return {name: value for part in parts for name, value in (part.get("methods", {}).get(method) or {}).items()}
+
+    def _seeds(self, preset: str, stage: str, task: str) -> Sequence[int]:
+        own = {**self._preset(preset).get("seeds", self.seeds), **self._own(preset, task).get("seeds", {})}
         found = own.get(stage if stage == TUNING else preset, own.get(stage))
         if found is None:
             raise ValueError(f"{self.name}.yaml must have seeds for {stage} or {preset}; it has {list(own)}.")
@@ -226,11 +250,11 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     known(content, _EXPERIMENT, f"A key of {file}")
     for preset, own in content["presets"].items():
         known(own, _PRESET, f"A key of {preset} in {file}")
-        for method, more in own["methods"].items():
-            find_method(method)
-            known(more or {}, _METHOD, f"A key of {preset}/{method} in {file}")
-            for part in (more or {}).get("grid", []):
-                known(part, _PART, f"A key of a grid of {preset}/{method} in {file}")
+        tasks = own.get("tasks", ())
+        _check(own, preset, file)
+        for task in tasks if isinstance(tasks, Mapping) else ():
+            known(tasks[task] or {}, _TASK, f"A key of {preset}/{task} in {file}")
+            _check(tasks[task] or {}, f"{preset}/{task}", file)
     return Experiment(
         name,
         content["summary"],
@@ -241,6 +265,14 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
         tuple(content.get("tasks", ())),
         content.get("settings", {}),
     )
+
+
+def _check(part: Mapping[str, Any], where: str, file: str) -> None:
+    for method, own in part.get("methods", {}).items():
+        find_method(method)
+        known(own or {}, _METHOD, f"A key of {where}/{method} in {file}")
+        for each in (own or {}).get("grid", []):
+            known(each, _PART, f"A key of a grid of {where}/{method} in {file}")
 
 
 def names(folder: Path = CONFIGS) -> list[str]:

@@ -210,12 +210,15 @@ def _cpu() -> str:
 # -- tuning ------------------------------------------------------------------------------------------------------------
 
 
-def choices(experiment: Experiment, preset: str, out: Path, methods: Sequence[str]) -> dict[str, int | None]:
-    """Returns the configuration that the runs of a folder choose for every method whose tuning is complete."""
-    found: dict[str, int | None] = {}
-    for method in methods:
-        tasks = experiment.runs_of(preset, TUNING, methods=[method])
-        if not tasks or missing(tasks, out):
+def choices(
+    experiment: Experiment, preset: str, out: Path, methods: Sequence[str] | None = None
+) -> dict[tuple[str, str], int | None]:
+    """Returns the configuration that the runs of a folder choose by task and method, where tuning is complete."""
+    every = experiment.runs_of(preset, TUNING, methods=methods)
+    found: dict[tuple[str, str], int | None] = {}
+    for name, method in dict.fromkeys((task.task, task.method) for task in every):
+        tasks = [task for task in every if (task.task, task.method) == (name, method)]
+        if missing(tasks, out):
             continue
         runs = {
             (task.configurations[i], task.seeds[i]): json.loads((out / f"{run_id(task, i)}.json").read_text())[
@@ -224,5 +227,5 @@ def choices(experiment: Experiment, preset: str, out: Path, methods: Sequence[st
             for task in tasks
             for i in range(len(task.seeds))
         }
-        found[method] = study.choose(experiment, preset, method, runs)
+        found[name, method] = study.choose(experiment, preset, method, runs, name)
     return found

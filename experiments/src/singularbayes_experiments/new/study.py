@@ -88,7 +88,7 @@ def tried(runs: Runs, grid: Sequence[Any]) -> list[protocol.Tried]:
     return found
 
 
-def choose(experiment: Experiment, preset: str, method: str, runs: Runs) -> int | None:
+def choose(experiment: Experiment, preset: str, method: str, runs: Runs, task: str | None = None) -> int | None:
     """Returns the place of the configuration that the protocol chooses; None where all diverged."""
-    every = tried(runs, experiment.grid(preset, method))
+    every = tried(runs, experiment.grid(preset, method, task))
     return None if all(one.diverged for one in every) else int(protocol.choose(every).name)

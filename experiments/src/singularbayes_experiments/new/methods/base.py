@@ -55,7 +55,7 @@ class Trainer:
         own = [replace(member.settings, **changes) for member in members]
 
         def build(member: int) -> keras.Model:
-            weights = Weights(kind, own[member], components)
+            weights = Weights(kind, own[member], components, members[member].data.train.x.shape[1:])
             model = self.problem.network(weights, own[member])
             if start is not None:
                 start(model, member)

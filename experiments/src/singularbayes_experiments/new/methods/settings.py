@@ -90,6 +90,7 @@ class Weights:
         kind: "deterministic", "low_rank", "low_rank_laplace", "full_rank" or "rank_one"; "point" is deterministic, and
             has a posterior for a bias where a low-rank network has one, so that this can start at it.
         components: of a mixture on every weight.
+        inputs: the shape of one example, for problems whose tasks differ in it.
 
     >>> Weights("low_rank", Settings(eta=0.03))(25)
     LowRank(25)
@@ -98,6 +99,7 @@ class Weights:
     kind: str
     settings: Settings
     components: int = 1
+    inputs: tuple[int, ...] = ()
 
     def __call__(self, rank: int) -> Posterior:
         """Returns the posterior of a weight matrix."""
