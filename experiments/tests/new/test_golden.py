@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pandas as pd
 import pytest
 from singularbayes_experiments.new import protocol
-from singularbayes_experiments.new.report import tables
+from singularbayes_experiments.new.report import studies, tables
 from singularbayes_experiments.new.report.numbers import Numbers
 from singularbayes_experiments.store import RESULTS, connect
 
@@ -71,7 +71,7 @@ def count(numbers: Numbers, row: Mapping[str, str]) -> int:
     if experiment == "protocol":
         return len(numbers.sides(method, row["rival"], score, task)[side])
     if experiment == "adapters":
-        pairs = [numbers.paired(experiment, each, "protocol", method, row["rival"], "nll") for each in tables.ADAPTERS]
+        pairs = [numbers.paired(experiment, each, "protocol", method, row["rival"], "nll") for each in studies.SETTING_NAMES]
         return sum(pair.side() == side for pair in pairs)
     if score == "paper":
         return tables.against_paper(numbers, experiment, row["preset"])[side]
