@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from singularbayes_experiments.new import protocol
 from singularbayes_experiments.new.report import studies, tables
-from singularbayes_experiments.new.report.numbers import Numbers
+from singularbayes_experiments.new.report.results import Numbers
 from singularbayes_experiments.store import RESULTS, connect
 
 GOLDEN = pd.read_csv(RESULTS / "golden.csv", keep_default_na=False)

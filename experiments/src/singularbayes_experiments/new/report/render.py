@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from singularbayes_experiments import store
 from singularbayes_experiments.new.report import figures, studies, tables
-from singularbayes_experiments.new.report.numbers import ENSEMBLE, SHIFTS, TABLES, Numbers
+from singularbayes_experiments.new.report.results import ENSEMBLE, SHIFTS, TABLES, Numbers
 
 TEMPLATES = Path(__file__).with_name("templates")
 DOCS = Path(__file__).parents[5] / "docs"
@@ -55,38 +55,35 @@ def environment(numbers: Numbers) -> Environment:
         loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.globals.update(vars(tables) | vars(studies))
-    made.globals.update(numbers=numbers, require=require, table=markdown, ENSEMBLE=ENSEMBLE, SHIFTS=SHIFTS, TABLES=TABLES)
+    made.globals.update(
+        numbers=numbers, require=require, table=markdown, ENSEMBLE=ENSEMBLE, SHIFTS=SHIFTS, TABLES=TABLES
+    )
     made.globals.update(problem=lambda name, task="": tables.Problem(numbers, name, task))
     return made
 
 
 def pages() -> list[str]:
-    return sorted(path.name.split(".")[0] for path in TEMPLATES.glob("[a-z]*.md.j2") if path.name != "parts.md.j2")
+    return sorted(path.name.removesuffix(".md.j2") for path in TEMPLATES.glob("*.md.j2"))
 
 
 def render(page: str, numbers: Numbers) -> str:
     """Returns a page; raises where a claim is false, a number is missing, or the page is too long."""
     text = environment(numbers).get_template(f"{page}.md.j2").render()
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-    check_length(page, text)
-    return text
-
-
-def check_length(page: str, text: str) -> None:
     most = MOST_WORDS.get(page, WORDS)
     if words(text) > most:
         raise ValueError(f"The page {page} must have {most} words or fewer; got {words(text)}.")
     if page == "index" and text.count("\n") > MOST_LINES:
         raise ValueError(f"The summary must have {MOST_LINES} lines or fewer; got {text.count(chr(10))}.")
+    return text
 
 
-def write(results: Path, folder: Path, only: str = "") -> None:
-    """Writes all pages and figures into a folder, or those of one page."""
+def write(results: Path, folder: Path) -> None:
+    """Writes all pages and figures into a folder."""
     numbers = Numbers(store.connect(results))
-    for page in [only] if only else pages():
+    for page in pages():
         (folder / f"{page}.md").write_text(render(page, numbers), encoding="utf-8")
-        if page in figures.DRAWINGS:
-            figures.draw(page, numbers, folder / f"{page}.svg")
+        figures.draw(page, numbers, folder / f"{page}.svg")
 
 
 def report(results: Path = store.RESULTS, docs: Path = DOCS, check: bool = False, latex: bool = False) -> list[str]:

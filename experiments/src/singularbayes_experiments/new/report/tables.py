@@ -1,102 +1,22 @@
 """The tables of pages as DataFrames of text, and what they call methods, metrics and problems."""
 
 import math
-from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from singularbayes_experiments.new.protocol import Paired, standard_error
-from singularbayes_experiments.new.report.numbers import ENSEMBLE, NOMINAL, PROBLEMS, Missing, Numbers
+from singularbayes_experiments.new.report.results import ENSEMBLE, NOMINAL, PROBLEMS, Missing, Numbers
 from singularbayes_experiments.store import RESULTS
 
-METHODS = {
-    "deterministic": "deterministic",
-    ENSEMBLE: "deep ensemble of 5",
-    "full_rank": "full-rank",
-    "low_rank": "low-rank",
-    "mixture_repeat": "mixture of 5",
-    "mixture_svd": "SVD-initialised mixture of 5",
-    "mixture_repeat_anchored": "mixture of 5, anchored",
-    "low_rank_anchored": "low-rank, anchored",
-    "mixture_split_anchored": "mixture of 4, split, anchored",
-    "mixture_split": "mixture of 4, split",
-    "mixture_svd_anchored": "SVD-initialised mixture of 5, anchored",
-}
-OLDER = {
-    "low_rank_svd": "SVD-initialised low-rank",
-    "low_rank_laplace": "low-rank, Laplace",
-    "rank_one": "rank-one",
-    "low_rank_ensemble": "low-rank ensemble of 5",
-    "low_rank_svd_ensemble": "SVD-initialised low-rank ensemble of 5",
-    "swag": "SWAG",
-    "mc_dropout": "MC dropout",
-    "max_softmax": "max-softmax",
-    "mahalanobis": "Mahalanobis",
-}
-NAMES = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "cnn": "CNN",
-    "sst2": "SST-2",
-    "beijing": "Beijing",
-    "icu": "intensive care",
-    "toy": "toy regression",
-    "boston_housing": "Boston housing",
-    "wine_quality_red": "wine quality",
-    "naval_propulsion_plant": "naval propulsion",
-    "protein_tertiary_structure": "protein",
-}
+WORDS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text("utf8"))
+METHODS, COLUMNS, SETTINGS, BETTER = (WORDS[key] for key in ("methods", "columns", "settings", "better"))
 DETECTED = ("auroc_ood_mi", "auroc_ood_epistemic", "auroc_ood_entropy", "auroc_ood_total")
-# Of each problem: a column's title, its metric (its set of out-of-distribution inputs after "OOD"), its decimals.
-_CLASSES = (("accuracy", "accuracy", 4), ("NLL", "nll", 4), ("ECE", "ece", 4))
-COLUMNS: dict[str, tuple[tuple[str, str, int], ...]] = {
-    "mnist": (*_CLASSES, ("OOD Fashion-MNIST", "fashion_mnist", 3), ("OOD notMNIST", "notmnist", 3)),
-    "fashion_mnist": (*_CLASSES, ("OOD MNIST", "mnist", 3), ("OOD notMNIST", "notmnist", 3)),
-    "cnn": (*_CLASSES, ("OOD MNIST", "mnist", 3), ("OOD notMNIST", "notmnist", 3)),
-    "sst2": (*_CLASSES, ("OOD AG News", "ag_news", 3)),
-    "icu": (*_CLASSES, ("OOD held-out care", "held_out_care", 3)),
-    "beijing": (
-        ("MAE", "mae", 2),
-        ("NLL", "nll", 3),
-        ("coverage", "coverage", 3),
-        ("width", "width", 1),
-        ("OOD Guangzhou", "guangzhou", 3),
-    ),
-    "toy": (("RMSE", "rmse", 4), ("NLL", "nll", 4), ("coverage", "coverage", 3), ("ratio", "iqr_ratio", 1)),
-    "uci": (("NLL", "nll", 3),),
-}
-SETTINGS = {
-    "epochs": "epochs",
-    "rate": "learning rate",
-    "decay": "weight decay",
-    "rank": "rank",
-    "scale": "prior scale",
-}
-SETTINGS |= {"beta": "β", "eta": "initial scale η", "rho_lr": "rate of ρ", "warmup": "KL warm-up"}
 RANKS = {"mnist": 25}  # of hidden layers, where a configuration does not set them
-# What the paper measures on a problem's page, and in which direction it is better (0.95: nearer to it).
-PAPER = {
-    "toy": {"rmse_test": "RMSE", "iqr_published_ratio": "ratio of the band"},
-    "mnist": {"accuracy": "accuracy, %", "nll": "NLL", "ece": "ECE"},
-    "fashion_mnist": {"accuracy": "accuracy, %", "nll": "NLL", "ece": "ECE"},
-    "beijing": {"mae": "MAE", "picp_95_epistemic": "epistemic PICP", "auroc_ood_epistemic": "AUROC-OOD"},
-    "sst2": {"accuracy": "accuracy", "nll": "NLL", "auroc_ood_mi": "AUROC-OOD"},
-    "icu": {"auroc": "AUROC", "nll": "NLL", "auroc_ood_mi": "AUROC-OOD"},
-}
-_CLASS_BETTER: dict[str, float] = {"accuracy": 1, "nll": -1, "ece": -1, "brier": -1}
-BETTER: dict[str, dict[str, float]] = {
-    "toy": {"rmse_test": -1, "iqr_published_ratio": 1},
-    "mnist": _CLASS_BETTER,
-    "fashion_mnist": _CLASS_BETTER,
-    "beijing": dict.fromkeys(
-        ("mae", "rmse", "nll_total", "calibration_error_total", "mpiw_95_total", "calibration_error_epistemic"), -1
-    )
-    | dict.fromkeys(("calibration_area_epistemic", "risk_at_90_epistemic", "risk_at_80_epistemic"), -1)
-    | {"picp_95_total": 0.95, "picp_95_epistemic": 0.95, "auroc_ood_epistemic": 1, "aupr_ood_epistemic": 1},
-    "sst2": {"accuracy": 1, "nll": -1, "ece": -1, "auroc_ood_mi": 1, "mi_ratio": 1, "aupr_in_mi": 1, "aupr_succ_mi": 1},
-}
 _PAPER_SEEDS, _ERRORS = 4, 2
 
 
@@ -131,11 +51,7 @@ def interval(found: Paired, decimals: int = 3) -> str:
 
 
 def spread(mean: float, error: float, decimals: int = 3) -> str:
-    """Returns a mean with its standard error, where it has one.
-
-    >>> spread(0.5, 0.01, 2), spread(0.5, math.nan, 2)
-    ('0.50 ± 0.01', '0.50')
-    """
+    """Returns a mean with its standard error, where it has one."""
     return number(mean, decimals) + (f" ± {number(error, decimals)}" if math.isfinite(error) else "")
 
 
@@ -151,12 +67,18 @@ def name(method: str) -> str:
     ('low-rank (rank 10)', 'energy')
     """
     start, _, rank = method.rpartition("_")
-    every = NAMES | METHODS | OLDER
+    every = WORDS["problems"] | METHODS | WORDS["older"]
     return f"low-rank (rank {rank})" if start == "low_rank" and rank.isdigit() else every.get(method, plain(method))
 
 
 def plain(key: str) -> str:
-    return key.replace("_", " ")
+    """Returns a key as words.
+
+    >>> plain("auroc_ood_mi"), plain("num_trained")
+    ('AUROC OOD MI', 'parameters')
+    """
+    words = {"num_trained": "parameters", "num_stored": "parameters stored"}.get(key, key).split("_")
+    return " ".join(word.upper() if word in WORDS["capitals"] else word for word in words)
 
 
 class Problem:
@@ -170,10 +92,7 @@ class Problem:
 
     @property
     def methods(self) -> list[str]:
-        return [m for m in METHODS if self.numbers.has(*self.key, m, "nll") and not self.absent(m)]
-
-    def absent(self, method: str) -> str:
-        return self.numbers.diverged(self.experiment, self.task, method)
+        return [m for m in METHODS if self.numbers.has(*self.key, m, "nll")]
 
     def mean(self, method: str, metric: str = "nll") -> float:
         return self.numbers.mean(*self.key, method, metric)
@@ -209,11 +128,7 @@ class Problem:
     def results(self) -> pd.DataFrame:
         """Returns a row a method: parameters, cost, scores with standard errors, the difference to the ensemble."""
         rows = {}
-        for method in METHODS:
-            if method not in self.methods:
-                if self.absent(method) == "diverged":
-                    rows[name(method)] = {"parameters": "diverged"}
-                continue
+        for method in self.methods:
             row = {"parameters": number(self.numbers.first(*self.key, method, "parameters"), 0)}
             row["cost"] = self.cost(method)
             for title, column, decimals in COLUMNS[self.experiment]:
@@ -242,23 +157,17 @@ class Problem:
         """Returns the paper's numbers beside ours with the paper's settings."""
         rows: dict[str, dict[str, str]] = {}
         source = "mimic3" if self.experiment == "icu" else self.experiment
-        for metric, title in PAPER[self.experiment].items():
+        for metric, title in WORDS["paper"][self.experiment].items():
             for (method, own), line in published(source).items():
                 key = (self.experiment, self.task, "paper", method, metric)
                 if own == metric and self.numbers.has(*key):
-                    decimals = places(line)
                     row = rows.setdefault(name(method), {})
                     row[f"{title}: paper"] = str(line.printed).rstrip("%")
-                    row[f"{title}: ours"] = spread(self.numbers.mean(*key), self.numbers.error(*key), decimals)
+                    row[f"{title}: ours"] = spread(self.numbers.mean(*key), self.numbers.error(*key), places(line))
         return pd.DataFrame.from_dict(rows, orient="index").fillna("–").rename_axis("method")
 
 
 def setting(value: object) -> str:
-    """Returns a setting as a table has it.
-
-    >>> setting(0.001), setting(4.0), setting(20)
-    ('0.001', '4', '20')
-    """
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
@@ -342,16 +251,11 @@ def best_other(numbers: Numbers, table: str) -> str:
 def statements(numbers: Numbers) -> dict[str, list[str]]:
     """Returns statements about our regressor's defaults, each with the tables on which it holds."""
     tables = numbers.tables_of("regression")
-    best = {table: best_other(numbers, table) for table in tables}
 
-    def behind(table: str, other: str, score: str = "nll") -> tuple[float, float]:
-        found = numbers.relative(table, "ours", other, score)
-        error = standard_error(found)
-        return float(found.mean()), 0.0 if math.isnan(error) else error
-
-    def below(other: Mapping[str, str] | str, score: str = "nll", slack: bool = False) -> list[str]:
-        found = {t: behind(t, other if isinstance(other, str) else other[t], score) for t in tables}
-        return [t for t, (mean, error) in found.items() if (mean <= error if slack else mean < 0)]
+    def below(other: str = "", score: str = "nll", slack: bool = False) -> list[str]:
+        found = {t: numbers.relative(t, "ours", other or best_other(numbers, t), score) for t in tables}
+        least = {t: standard_error(found[t]) if slack else 0.0 for t in tables}
+        return [t for t in tables if found[t].mean() < (0.0 if math.isnan(least[t]) else least[t])]
 
     def covers(table: str) -> bool:
         rows, covered = (
@@ -361,13 +265,13 @@ def statements(numbers: Numbers) -> dict[str, list[str]]:
 
     normal = "ours as a normal distribution: NLL"
     return {
-        "NLL below that of all others": below(best),
-        "NLL within one standard error of the best of the others": below(best, slack=True),
+        "NLL below that of all others": below(),
+        "NLL within one standard error of the best of the others": below(slack=True),
         "NLL below that of the deep ensemble": below("deep ensemble"),
         "NLL below that of full rank": below("ours, full rank"),
         "NLL within one standard error of full rank, or below": below("ours, full rank", slack=True),
         "RMSE not above that of the deep ensemble by a standard error": below("deep ensemble", "rmse", slack=True),
-        f"{normal} within one standard error of the best of the others": below(best, "normal_nll", slack=True),
+        f"{normal} within one standard error of the best of the others": below("", "normal_nll", slack=True),
         f"{normal} below that of the deep ensemble": below("deep ensemble", "normal_nll"),
         "90 % intervals cover 90 % within two standard errors of a test set": [t for t in tables if covers(t)],
     }

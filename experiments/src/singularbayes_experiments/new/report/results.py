@@ -7,8 +7,7 @@ seed. A number that the records lack raises `Missing`, so that a page with a gap
 import json
 import math
 from collections.abc import Iterable, Mapping
-from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,8 +17,8 @@ from singularbayes_experiments.new.protocol import Paired, paired, standard_erro
 
 ENSEMBLE = "deep_ensemble"
 SHIFTS = ("coronary", "cardiac", "medical", "surgical", "eicu")
-TABLES = ("concrete", "energy", "boston_housing", "yacht", "wine_quality_red", "kin8nm", "power_plant")
-TABLES += ("naval_propulsion_plant", "protein_tertiary_structure")
+_UCI = "concrete energy boston_housing yacht wine_quality_red kin8nm power_plant naval_propulsion_plant"
+TABLES = (*_UCI.split(), "protein_tertiary_structure")
 # The problems of the comparison, with the main detection of each.
 PROBLEMS: dict[tuple[str, str], str | None] = {
     ("sst2", "sst2"): "ag_news/auroc_ood_mi",
@@ -109,30 +108,24 @@ class Numbers:
         nll = self._found(Key(experiment, task, "protocol", method, "nll"))
         if seeds:
             return "" if len(nll) == len(seeds) and all(map(math.isfinite, nll.values())) else "diverged"
-        tuned, alive = self.connection.execute(
+        (tuned, alive), *_ = self.connection.execute(
             "SELECT count(DISTINCT configuration), count(DISTINCT configuration) FILTER (metric = 'nll') FROM scores "
             "WHERE experiment = ? AND task = ? AND method = ? AND preset = 'protocol' AND stage = 'tuning' AND counts",
             [experiment, name, method],
-        ).fetchone()
+        ).fetchall()
         return "diverged" if tuned and not alive else "not run"
 
-    @cached_property
-    def _choices(self) -> pd.DataFrame:
-        return self.connection.execute(
-            "SELECT experiment, task, preset, method, any_value(configuration) AS configuration, "
-            "any_value(settings) AS settings, count(DISTINCT configuration) AS several FROM runs "
-            "WHERE stage = 'result' AND counts GROUP BY ALL"
-        ).df()
-
-    def chosen(self, experiment: str, task: str, preset: str, method: str) -> tuple[str, Mapping[str, object]]:
+    def chosen(self, experiment: str, task: str, preset: str, method: str) -> tuple[str, Mapping[str, Any]]:
         """Returns the name and the settings of the configuration whose results count."""
-        task = SHIFTS[0] if (experiment, task) == ("icu", "icu") else task
-        all_ = self._choices
-        own = all_[(all_.experiment == experiment) & (all_.task == task)]
-        own = own[(own.preset == preset) & (own.method == method)]
-        if len(own) != 1 or own.several.iloc[0] > 1:
-            raise Missing(f"There must be one choice of {experiment} {task} {preset} {method}; got {len(own)}.")
-        return str(own.configuration.iloc[0]), json.loads(own.settings.iloc[0])
+        own = [experiment, SHIFTS[0] if experiment == task == "icu" else task, preset, method]
+        found = self.connection.execute(
+            "SELECT configuration, any_value(settings) FROM runs WHERE stage = 'result' AND counts AND experiment = ? "
+            "AND task = ? AND preset = ? AND method = ? GROUP BY configuration",
+            own,
+        ).fetchall()
+        if len(found) != 1:
+            raise Missing(f"There must be one choice of {own}; got {len(found)}.")
+        return found[0][0], json.loads(found[0][1])
 
     def configurations(self, experiment: str, task: str, method: str) -> int:
         """Returns how many configurations were tried among which the protocol chose."""
@@ -142,8 +135,8 @@ class Numbers:
         )
         found = self.connection.execute(
             f"{query} AND experiment = ? AND task = ? AND method = ?", [experiment, task, method]
-        ).fetchone()
-        return int(found[0])
+        ).fetchall()
+        return int(found[0][0])
 
     # Counts over the problems of the comparison.
 
@@ -206,11 +199,9 @@ class Numbers:
 
     def tables_of(self, kind: str, preset: str = "defaults") -> list[str]:
         """Returns the regression tables (they have a coverage) or those of classification."""
-        found = {key.task: False for key in self._values if key[0] == "tables" and key[2:4] == (preset, "ours")}
-        for key in self._values:
-            if key[0] == "tables" and key.metric == "coverage" and key.task in found:
-                found[key.task] = True
-        return sorted(table for table, is_regression in found.items() if is_regression == (kind == "regression"))
+        ours = {key for key in self._values if key[0] == "tables" and key[2:4] == (preset, "ours")}
+        regression = {key.task for key in ours if key.metric == "coverage"}
+        return sorted(regression if kind == "regression" else {key.task for key in ours} - regression)
 
     def _found(self, key: Key) -> dict[int, float]:
         if (key.experiment, key.task) == ("icu", "icu") and key not in self._values:
