@@ -60,7 +60,10 @@ def test_a_missing_value_fails(numbers, text, error):
 
 def test_a_run_that_diverged_has_no_number(tmp_path):
     for seed, nll in ((0, 0.5), (1, float("nan"))):
-        write(Run("toy", "toy", "low_rank", seed, "protocol", "result", {"rank": 4}, {"nll": nll, "parameters": 9}), tmp_path)
+        write(
+            Run("toy", "toy", "low_rank", seed, "protocol", "result", {"rank": 4}, {"nll": nll, "parameters": 9}),
+            tmp_path,
+        )
     found = Numbers(connect(tmp_path))
     assert found.diverged("toy", "toy", "low_rank") == "diverged"
     assert found.diverged("toy", "toy", "full_rank") == "not run"

@@ -221,6 +221,27 @@ def _wrong(source, name: str, path: Path) -> Exception | None:
     return None
 
 
+@app.command
+def report(*, check: bool = False, latex: bool = False, docs: Path | None = None) -> int:
+    """Write the pages and figures of docs/results from the records of the repository.
+
+    Parameters
+    ----------
+    check
+        Write nothing; fail where a page or figure differs.
+    latex
+        Print the tables of results as LaTeX instead.
+    docs
+        Folder with the folder `results` of the pages; by default that of the checkout.
+    """
+    from singularbayes_experiments.new.report import render
+
+    changed = render.report(docs=docs or render.DOCS, check=check, latex=latex)
+    for name in changed:
+        print(f"{'differs' if check else 'written'}: {name}")
+    return int(check and bool(changed))
+
+
 def _names(text: str | None) -> list[str] | None:
     return [name.strip() for name in text.split(",")] if text else None
 
