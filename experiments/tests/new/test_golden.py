@@ -71,7 +71,9 @@ def count(numbers: Numbers, row: Mapping[str, str]) -> int:
     if experiment == "protocol":
         return len(numbers.sides(method, row["rival"], score, task)[side])
     if experiment == "adapters":
-        pairs = [numbers.paired(experiment, each, "protocol", method, row["rival"], "nll") for each in studies.SETTING_NAMES]
+        pairs = [
+            numbers.paired(experiment, each, "protocol", method, row["rival"], "nll") for each in studies.SETTING_NAMES
+        ]
         return sum(pair.side() == side for pair in pairs)
     if score == "paper":
         return tables.against_paper(numbers, experiment, row["preset"])[side]
