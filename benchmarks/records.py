@@ -46,7 +46,6 @@ def ratio(seconds: list[float], base: list[float]) -> list[float]:
 
 
 def write(name: str, content: dict[str, Any]) -> Path:
-    """Writes a record."""
     mark = "-dirty" if git("status", "--porcelain", "--", "src/*.py", "benchmarks/*.py") else ""
     head = {"command": shlex.join(["python", *sys.argv]), "commit": git("rev-parse", "--short=10", "HEAD") + mark}
     head |= {"date": datetime.now(UTC).isoformat(timespec="seconds")}

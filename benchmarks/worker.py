@@ -21,7 +21,6 @@ SHORTEST = 0.1  # seconds; a measurement repeats its work for at least as long
 @dataclass(frozen=True)
 class Row:
     """What is timed.
-
     Args:
         make: builds everything and returns the work; a call of the work returns how many units it did.
         base: the row of plain Keras that this one is compared with; `at_most`: the design's largest ratio, on JAX.
