@@ -11,9 +11,14 @@ from singularbayes_experiments.new.methods.base import adam, callbacks
 import singularbayes as sb
 from singularbayes.posteriors import find_posteriors
 
+# Of networks that compile for long, and of that of MNIST once more: the methods in `make test`.
+USUAL = {
+    "fashion_mnist": ("low_rank",),
+    "sst2": ("deterministic", "mixture_svd"),
+    "beijing": ("low_rank", "mixture_repeat_anchored"),
+}
 PAIRS = [
-    # The network of MNIST and its methods again: one of them in `make test`.
-    pytest.param(name, method, marks=[pytest.mark.exhaustive] * (name == "fashion_mnist" and method != "low_rank"))
+    pytest.param(name, method, marks=[pytest.mark.exhaustive] * (method not in USUAL.get(name, METHODS)))
     for name in tiny.CHANGES
     for method in config.read(name).methods("quick")
 ]
@@ -30,8 +35,13 @@ SCORED = {
         "fashion_mnist/auroc_ood_entropy",
     },
     "fashion_mnist": {"nll", "accuracy", "ece", "brier", "mnist/auroc_ood_entropy", "ece_equal_width_30"},
+    "sst2": {"nll", "auprc", "validation_nll", "auroc_ood_entropy", "ag_news/auroc_ood_entropy"},
+    "beijing": {"mae", "nll", "nll_total", "coverage", "width", "conformal_picp_95", "validation_mae", "last_value_mae"}
+    | {"noise_weight_2", "auroc_ood_total", "guangzhou/auroc_ood_total", "shenyang/auroc_ood_total"},
     "cnn": {"nll", "accuracy", "ece", "mnist/auroc_ood_entropy", "notmnist/auroc_ood_entropy"},
 }
+# What several draws add.
+SPREAD = {"toy": "iqr_ratio", "sst2": "mi_ratio", "beijing": "guangzhou_bare/auroc_ood_epistemic"}
 WITHOUT_SPREAD = ("deterministic",)
 
 
@@ -41,8 +51,7 @@ def test_every_method_scores_on_every_problem(name, method, monkeypatch):
     experiment, task = tiny.task(name, method)
     first, second = study.run(experiment.problem, task)
     assert first.metrics.keys() >= SCORED[name] | (TUNED - {"proxy_ood"})
-    spread = {"iqr_ratio"} if name == "toy" else {"notmnist/auroc_ood_mi"}
-    assert (first.metrics.keys() >= spread) == (method not in WITHOUT_SPREAD)
+    assert (SPREAD.get(name, "notmnist/auroc_ood_mi") in first.metrics) == (method not in WITHOUT_SPREAD)
     assert np.isfinite(list(first.metrics.values())).all()
     assert first.metrics["nll"] != second.metrics["nll"]  # another seed
     assert (first.arrays or method == "swag") and all(np.asarray(array).ndim <= 2 for array in first.arrays.values())
@@ -61,7 +70,7 @@ def test_what_is_trained_predicts_alike_after_saving_and_loading(method, tmp_pat
     assert study.sizes(loaded) == study.sizes(trained)
 
 
-@pytest.mark.parametrize("name", ["toy", "mnist"])
+@pytest.mark.parametrize("name", ["toy", "mnist", "sst2", "beijing"])
 def test_tuning_sees_no_test_row(name, monkeypatch):
     tiny.install(monkeypatch)
     experiment, task = tiny.task(name, "low_rank")

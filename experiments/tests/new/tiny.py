@@ -1,5 +1,7 @@
 """Experiments so small that a method trains in seconds, on made-up data where the problem reads files."""
 
+import made_up_air
+import made_up_text
 import numpy as np
 from singularbayes_experiments import data
 from singularbayes_experiments.new import config
@@ -11,6 +13,9 @@ CHANGES = {
     "toy": {"num_train": 32, "num_test": 24, "units": 4, "ranks": [1, 2, 1], "iqr_draws": 4},
     "mnist": {**_IMAGES, "units": [6, 5], "ranks": [3, 3, 2]},
     "fashion_mnist": {**_IMAGES, "units": [6, 5], "ranks": [3, 3, 2]},
+    "sst2": {"length": 8, "width": 8, "feed_forward": 8, "heads": 2, "ranks": [3, 3, 3], "num_train": 64}
+    | {"num_validation": 20, "vocabulary": len(made_up_text.WORDS)},
+    "beijing": {"windows": [64, 40, 30], "hours": 3, "units": 3, "ranks": [2, 2, 2, 2, 1], "every": 3},
     "cnn": {**_IMAGES, "filters": [2, 3], "units": [4], "ranks": [2, 2, 2, 2]},
 }
 
@@ -40,3 +45,5 @@ def install(monkeypatch) -> None:
     for seed, name in enumerate(("mnist", "fashion_mnist", "notmnist")):
         found = images(seed)
         monkeypatch.setattr(data, name, lambda found=found: found)
+    made_up_text.install(monkeypatch)
+    made_up_air.install(monkeypatch)

@@ -7,6 +7,7 @@ test examples, with "name/score" for every set of out-of-distribution inputs.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -37,6 +38,14 @@ def prefixed(prefix: str, scores: Mapping[str, float]) -> Scores:
 def finite(p) -> bool:
     """Whether predictions are numbers: training that diverged is scored by `without_inputs` alone."""
     return bool(np.isfinite(p.mean).all() and np.isfinite(p.std).all())
+
+
+def histograms(values: Mapping[str, np.ndarray]) -> Arrays:
+    """Returns the percentages of examples in 25 bins, the same for all sets; what is above most goes to the last."""
+    most = max(float(np.quantile(np.concatenate(list(values.values())), 0.99)), 1e-3)
+    bins = np.linspace(0.0, most, 26)
+    found = {name: np.histogram(np.minimum(own, most), bins)[0] / len(own) for name, own in values.items()}
+    return {f"histograms/{name}": np.stack([bins[:-1], 100 * shares]) for name, shares in found.items()}
 
 
 # -- classes -----------------------------------------------------------------------------------------------------------
@@ -127,13 +136,14 @@ def in_units(p: ValuePredictive, mean: float, std: float) -> ValuePredictive:
 
 
 def value_quality(p: ValuePredictive, y: np.ndarray) -> Scores:
-    """Returns errors, the NLL of the total variance, and the coverage of its 95 % interval."""
+    """Returns errors, the NLL of the total variance, and coverage and width of its 95 % interval."""
     lower, upper = p.interval(LEVEL, variance="total")
     return {
         "mae": metrics.mean_absolute_error(p.mean, y),
         "rmse": metrics.root_mean_square_error(p.mean, y),
         "nll": metrics.gaussian_nll(p.mean, np.sqrt(p.variance("total")), y),
         "coverage": metrics.interval_coverage(lower, upper, y),
+        "width": metrics.interval_width(lower, upper),
     }
 
 
@@ -196,6 +206,11 @@ def conformal(p: ValuePredictive, y: np.ndarray, validation: ValuePredictive, kn
         "conformal_mpiw_95": metrics.interval_width(lower, upper),
         "conformal_interval_score_95": metrics.interval_score(lower, upper, y, LEVEL),
     }
+
+
+def with_noise(p: ValuePredictive, noise: np.ndarray) -> ValuePredictive:
+    """Returns predictions with another noise, one an example."""
+    return replace(p, noise=noise)
 
 
 def noise_weights(p: ValuePredictive, y: np.ndarray, kinds: np.ndarray) -> np.ndarray:

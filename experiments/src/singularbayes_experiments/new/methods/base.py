@@ -52,6 +52,8 @@ class Trainer:
             changes: settings that are other than the members'.
         """
         begun = time.perf_counter()
+        if kind in ("deterministic", "point"):
+            changes = {"zero_epochs": 0, "warmup": 0} | changes  # of a KL that it does not have
         own = [replace(member.settings, **changes) for member in members]
 
         def build(member: int) -> keras.Model:
@@ -60,11 +62,12 @@ class Trainer:
             if start is not None:
                 start(model, member)
             steps = math.ceil(len(members[member].data.train.x) / own[member].batch_size)
-            model.compile(adam(model, own[member], steps), self.problem.loss(own[member]))
+            loss, metrics = self.problem.loss(own[member]), list(self.problem.metrics)
+            model.compile(adam(model, own[member], steps), loss, metrics=metrics)
             return model
 
         x, y, weight, rows = together([member.data for member in members])
-        validation = members[0].data.validation if self.problem.watched else None
+        validation = members[0].data.validation if self.problem.callbacks(own[0]) else None
         runs = fit_many(
             build,
             x,
@@ -76,6 +79,7 @@ class Trainer:
             sample_weight=weight,
             rows=rows,
             validation_data=None if validation is None else (validation.x, validation.y),
+            padding=own[0].padding,
         )
         self.seconds += time.perf_counter() - begun
         examples = len(members) * components * len(members[0].data.train.x) * own[0].epochs
@@ -101,7 +105,7 @@ def adam(model: keras.Model, settings: Settings, steps: int) -> keras.optimizers
     """Returns Adam; with the decay of a network without random weights, of its kernels alone."""
     rate: Any = settings.learning_rate
     if settings.cosine == "step":
-        rate = keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs)
+        rate = keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs, settings.cosine_floor)
     if not settings.weight_decay or any(posterior.random for posterior in find_posteriors(model)):
         return keras.optimizers.Adam(rate)
     optimizer = keras.optimizers.AdamW(rate, weight_decay=settings.weight_decay)
@@ -113,8 +117,8 @@ def callbacks(kind: str, settings: Settings) -> list[keras.callbacks.Callback]:
     """Returns what sets learning rate and KL weight epoch by epoch."""
     found: list[keras.callbacks.Callback] = []
     if settings.cosine == "epoch":
-        rate, epochs = settings.learning_rate, settings.epochs
-        fall = lambda epoch: rate * 0.5 * (1 + math.cos(math.pi * epoch / epochs))  # noqa: E731
+        rate, epochs, floor = settings.learning_rate, settings.epochs, settings.cosine_floor
+        fall = lambda epoch: rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * epoch / epochs)))  # noqa: E731
         found.append(keras.callbacks.LearningRateScheduler(fall))
     if kind not in ("deterministic", "point"):
         found.append(KLSchedule(beta=settings.beta, zero_epochs=settings.zero_epochs, warmup=settings.warmup))

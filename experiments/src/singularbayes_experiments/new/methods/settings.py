@@ -26,7 +26,9 @@ class Settings:
     """The settings that training and posteriors read; a problem's own add to them. Defaults are the paper's.
 
     Args:
-        cosine: the learning rate falls to 0 along a cosine, by "step", or constant in an "epoch"; None is constant.
+        cosine: the learning rate falls along a cosine to `cosine_floor` times its start, by "step", or constant in an
+            "epoch"; None is constant.
+        padding: the token that fills up texts, where these are trained in batches of like length.
         weight_decay: decoupled, of the kernels of deterministic networks.
         beta: weight of the KL, after `zero_epochs` at zero and a linear rise over `warmup` epochs.
         prior: "scale_mixture" of `pi`, `sigma1` and `sigma2`; or N(centre, prior_scale²) around 0 ("normal") or
@@ -46,8 +48,10 @@ class Settings:
 
     learning_rate: float = 1e-3
     cosine: Literal["step", "epoch"] | None = None
+    cosine_floor: float = 0.0
     weight_decay: float = 0.0
     batch_size: int = 128
+    padding: int | None = None
     epochs: int = 50
     beta: float = 1.0
     zero_epochs: int = 0

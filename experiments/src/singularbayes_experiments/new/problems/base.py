@@ -51,12 +51,12 @@ class Problem(ABC):
     Attributes:
         Settings: what YAML may set, with defaults; the paper's where it has them.
         seeds_share_data: one `data` for all seeds of a task; else each seed has examples of its own, as many as others.
-        watched: `callbacks` need the scores of the validation examples after every epoch.
+        metrics: what Keras logs beside the loss, for `callbacks`.
     """
 
     Settings: ClassVar[type[Settings]] = Settings
     seeds_share_data: ClassVar[bool] = True
-    watched: ClassVar[bool] = False
+    metrics: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def data(self, task: str, seed: int, settings, stage: str) -> Data:
@@ -75,7 +75,10 @@ class Problem(ABC):
         """Returns the scores under the names of the records, and arrays that a table or a figure needs."""
 
     def callbacks(self, settings) -> list[keras.callbacks.Callback]:
-        """Returns callbacks of one network beside those of rate and KL: early stopping."""
+        """Returns callbacks of one network beside those of rate and KL: early stopping.
+
+        Where there are any, validation examples are scored after every epoch.
+        """
         return []
 
     def uses(self, settings) -> list[int] | None:
