@@ -11,11 +11,27 @@ from singularbayes_experiments.problems import network_detectors, reviews, text
 from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.records import record
 from test_images import TINY
-from test_sst2 import TINY as TINY_TEXT
 
 from singularbayes import metrics
 
 pytestmark = pytest.mark.on_torch
+TINY_TEXT = reviews.ReviewSettings(
+    vocabulary=len(made_up_reviews.WORDS),
+    length=8,
+    width=8,
+    blocks=1,
+    heads=2,
+    feed_forward=8,
+    rank=3,
+    embedding_rank=3,
+    num_train=64,
+    num_validation=20,
+    batch_size=16,
+    epochs=3,
+    patience=2,
+    draws=6,
+    members=2,
+)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from singularbayes_experiments.new import config
+from singularbayes_experiments.new import config, study
 from singularbayes_experiments.new.methods import Weights, svd
 from singularbayes_experiments.new.methods.base import adam
 from singularbayes_experiments.new.problems import text
@@ -103,6 +103,20 @@ def test_nothing_held_out_trains_on_all_rows(problem):
             problem[2](num_validation=0, **more)
     with pytest.raises(ValueError, match="num_train must be between batch_size=16 and"):
         problem[2](num_train=15)
+
+
+@pytest.mark.parametrize(
+    ("preset", "method"), [("refit", "swag"), pytest.param("paper", "low_rank", marks=pytest.mark.exhaustive)]
+)
+def test_runs_of_the_paper_and_on_all_rows_are_scored(problem, preset, method):
+    """One with sines and nothing held out, one that stops early, both on batches of texts of like length."""
+    more = {"patience": 1, "num_validation": 20} if preset == "paper" else {"num_validation": 0, "num_train": 240}
+    task = tiny.task("sst2", method, preset, zero_epochs=0, **more)[1]
+    for one in study.run(problem[0], task):
+        assert np.isfinite(list(one.metrics.values())).all() and one.metrics["mi_ratio"] > 0
+        assert one.metrics["auroc_ood_mi"] == one.metrics["ag_news/auroc_ood_mi"]
+        assert any(name.startswith("validation") for name in one.metrics) == (preset == "paper")
+        assert {"histograms/test_mi", "histograms/ag_news_entropy", "reliability/test"} <= one.arrays.keys()
 
 
 def test_training_texts_alone_are_cut(problem):

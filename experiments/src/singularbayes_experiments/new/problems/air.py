@@ -75,7 +75,7 @@ class AirSettings(Settings):
     noise: Literal["one", "grows"] = "one"
     from_last: bool = False
     bayesian_bias: bool = True
-    mean_start: tuple[float, ...] | None = None
+    mean_start: tuple[float, float] | None = None
     rank_one_form: str = "product"
     batch_size: int = 64
     epochs: int = 150
@@ -161,10 +161,10 @@ class Air(Problem):
     def uses(self, settings: AirSettings) -> list[int]:
         return [settings.hours] * 4 + [1]
 
-    def score(self, predict: Predict, data: AirData, settings: AirSettings, stage) -> tuple[Scores, Arrays]:
+    def score(self, predict: Predict, data: Data, settings: AirSettings, stage) -> tuple[Scores, Arrays]:
         """Returns scores in µg/m³, of Guangzhou with and without its name."""
+        assert isinstance(data, AirData) and data.scaling is not None and data.validation is not None
         scaling, held, test = data.scaling, data.validation, data.test
-        assert scaling is not None and held is not None
         inputs = {"validation": held.x, **({} if test is None else {"test": test.x}), **data.ood}
         bare = {
             name: scores.in_units(predict(x), scaling.target_mean, scaling.target_std) for name, x in inputs.items()

@@ -65,8 +65,8 @@ class TextSettings(Settings):
     num_validation: int = 435
     bayesian_bias: bool = True
     overcomplete: bool = True  # the published head of two columns has a rank above its size
-    mean_start: tuple[float, ...] | None = None
-    rho_start: tuple[float, ...] | None = (-5.0, -4.0)
+    mean_start: tuple[float, float] | None = None
+    rho_start: tuple[float, float] | None = (-5.0, -4.0)
     damping: float = 0.85
     rank_one_form: str = "product"
     learning_rate: float = 2e-4
