@@ -17,11 +17,8 @@ of low-rank networks have the settings of low_rank.
 
 from dataclasses import replace
 
-import keras
-
 from singularbayes_experiments.methods.configurations import Changes, Configurations
 from singularbayes_experiments.methods.experiment import Experiment
-from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems.forecast import METHODS, PAPER_METHODS, Forecast, ForecastSettings
 
 SEEDS = (42, 123, 456, 2026)  # the paper has four and does not name them; those of its SWAG are these and 789
@@ -93,12 +90,3 @@ EXPERIMENT = Experiment(
     choice=CHOICE,
     seeds=SEEDS,
 )
-
-
-def network(kind: str, settings: ForecastSettings = ForecastSettings()) -> keras.Model:
-    """Returns the network with one kind of posterior on every weight.
-
-    >>> int(network("low_rank").count_params())
-    47144
-    """
-    return Forecast(PAPER).network(Weights(kind, settings), settings)
