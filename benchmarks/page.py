@@ -1,15 +1,25 @@
 """Fills the tables of docs/performance.md from the records: python benchmarks/page.py. A test holds the two equal."""
 
+import csv
 import re
 from statistics import median
 from typing import Any
 
 import records
 from gate import LIMITS, TREE
-from singularbayes_experiments.report.published.profile import profile
 
 PAGE = records.ROOT / "docs" / "performance.md"
 PAPER = {"Keras": "deterministic", "low-rank": "low_rank", "full-rank": "full_rank"}
+
+
+def profile(label: str) -> dict[str, dict[str, float]]:
+    """Returns a table of the paper, by line and measure."""
+    found: dict[str, dict[str, float]] = {}
+    with (records.ROOT / "experiments" / "results" / "published.csv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            if row["table"] == label:
+                found.setdefault(row["method"], {})[row["metric"]] = float(row["value"])
+    return found
 
 
 def table(header: list[str], lines: list[list[str]]) -> str:

@@ -1,65 +1,46 @@
-"""The table of results in README.md and what it says, from experiments/results: columns of docs/results/index.md.
+"""The table of results in README.md, from the records: python docs/scripts/readme.py."""
 
-python docs/scripts/readme.py
-"""
-
-from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from marks import fill
-from singularbayes_experiments.records import record
-from singularbayes_experiments.report import modes_summary, summary
-from singularbayes_experiments.report.detectors import best_without_network
+from singularbayes_experiments import store
+from singularbayes_experiments.new.report.render import markdown
+from singularbayes_experiments.new.report.results import ENSEMBLE, Numbers
+from singularbayes_experiments.new.report.studies import input_only
+from singularbayes_experiments.new.report.tables import Problem, name, number, spread
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "experiments" / "results"
-METHODS = {name: words for name, words in modes_summary.METHODS.items() if name != "full_rank"}
-BESIDE = ("AUROC-OOD: ensemble → mixture (no network)", "parameters: ensemble → mixture")
-PAGES = "docs/results"
-NAMES = {"mixture_repeat": "a mixture", "mixture_svd": "an SVD-initialised mixture", "low_rank": "low-rank"}
+SHOWN = ("sst2", "beijing", "icu", "cnn", "mnist", "fashion_mnist", "toy")
+METHODS = ("deterministic", ENSEMBLE, "low_rank", "mixture_repeat", "mixture_svd")
+OURS = ("mixture_repeat", "mixture_svd", "low_rank")
 
 
-def table(scores: Sequence[summary.Scores]) -> str:
-    """Returns the table of README.md: the NLL of every method, and detection and size of the two that average five."""
-    simple = record.read(RESULTS / "simple_detectors.jsonl")
-    lines = summary.head([*METHODS.values(), *BESIDE])
-    for each in scores:
-        cells = [modes_summary.cell(each, method) for method in METHODS]
-        nll = [cell.split("<br>")[0] for cell in cells]  # its first line; the summary of results has the others too
-        title = f"[{each.data.title}]({PAGES}/{modes_summary.page_of(each.data)})"
-        lines.append(f"| {' | '.join([title, *nll, *_beside(each, simple)])} |")
-    return "\n".join(lines)
-
-
-def _beside(scores: summary.Scores, simple: Sequence[record.Record]) -> list[str]:
-    """Returns the mean AUROC-OOD and the parameters of an ensemble, and those of a mixture."""
-    pair = ("deep_ensemble", "mixture_repeat")
-    plain = best_without_network(scores.data.experiment, simple)
-    detection = "–"
-    if scores.data.ood and plain:
-        detection = f"{' → '.join(f'{scores.mean(name, scores.data.ood):.3f}' for name in pair)} ({plain[1]:.3f})"
-    return [detection, " → ".join(summary.short_count(scores.parameters[name]) for name in pair)]
-
-
-def results() -> str:
-    """Returns the table, and on how many data sets of the protocol a method is better than the ensemble or worse."""
-    every = modes_summary.collect(RESULTS)
-    shown = [each for each in every if each.data.experiment not in modes_summary.UCI]
-    small = [each for each in every if each not in shown]
-    beside = f"NLL beside the ensemble's on these {len(shown)}, by paired 95 % intervals: {_counts(shown)}"
-    tables = f"On {len(small)} small tables, where a mixture has more parameters: {_counts(small)}"
-    level = "Level: the interval reaches 0, which is no proof of equality."
-    return f"{table(shown)}\n\n{beside}. {tables}. {level} {modes_summary.DAGGER}"
-
-
-def _counts(scores: Sequence[summary.Scores]) -> str:
-    found = {name: summary.verdicts(scores, name, "deep_ensemble") for name in NAMES}
-    shown = {name: {side: len(sets) for side, sets in sides.items()} for name, sides in found.items()}
-    return "; ".join(
-        f"{NAMES[name]} better on {own['better']}, level on {own['level']}, worse on {own['worse']}"
-        for name, own in shown.items()
+def results(numbers: Numbers) -> str:
+    """Returns the table, and on how many problems a method is better than the ensemble or worse."""
+    rows = {}
+    for experiment in SHOWN:
+        own = Problem(numbers, experiment)
+        row = {name(m): spread(own.mean(m), numbers.error(*own.key, m, "nll"), own.places) for m in METHODS}
+        found = [own.detects(m) for m in (ENSEMBLE, "mixture_repeat")] if own.ood else []
+        baseline = f" ({number(input_only(numbers, experiment)[1])})" if own.ood else "–"
+        row["AUROC-OOD: ensemble → mixture (input alone)"] = " → ".join(found) + baseline
+        row["parameters of the mixture"] = own.share("mixture_repeat")
+        rows[f"[{name(experiment)}](docs/results/{experiment}.md)"] = row
+    table = markdown(pd.DataFrame.from_dict(rows, orient="index"))
+    counts = [
+        {method: numbers.sides(method, ENSEMBLE, "nll", group) for method in OURS} for group in ("smaller", "larger")
+    ]
+    shown = [
+        "; ".join(f"{name(m)} better on {len(own['better'])}, worse on {len(own['worse'])}" for m, own in each.items())
+        for each in counts
+    ]
+    return (
+        f"{table}\n\nNLL against the ensemble's by paired 95 % intervals, on these {len(SHOWN)}: {shown[0]}. On nine "
+        f"small tables, where a mixture has more parameters: {shown[1]}. On the others there is no clear difference, "
+        "which is no proof of equality."
     )
 
 
 if __name__ == "__main__":
-    fill(ROOT / "README.md", "results", results())
+    fill(ROOT / "README.md", "results", results(Numbers(store.connect())))

@@ -4,7 +4,6 @@ import numpy as np
 from singularbayes_experiments.methods import class_scores
 from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records.record import Record, departures, plain
-from singularbayes_experiments.report.rows import Row, grouped
 
 from singularbayes import ClassPredictive
 
@@ -29,16 +28,6 @@ def all_records():
     return [toy_record(method) for method in RATIOS] + [image_record(method, experiment="cnn") for method in PARAMETERS]
 
 
-IMAGE_METHODS = {
-    "low_rank": 245_810,
-    "low_rank_laplace": 245_810,
-    "low_rank_10": 103_810,
-    "low_rank_50": 482_810,
-    "full_rank": 4_788_010,
-    "rank_one": 2_406_398,
-    "deterministic": 2_395_210,
-    "swag": 2_395_210,
-}
 SETTINGS = {
     "units": [1200, 1200],
     "ranks": [25, 25, 10],
@@ -69,7 +58,7 @@ def image_record(method="low_rank", seed=0, preset="paper", experiment="mnist", 
         found |= {f"{name}/auroc_ood_mi": 0.95 for name in ood} | {"mean_mi": 0.05}
     paper = {name: SETTINGS[name] for name in SETTINGS if settings[name] != SETTINGS[name]}
     options = {"paper": paper, "preset": preset, "arrays": arrays, "peak_memory": 10**9}
-    return Record(experiment, method, seed, settings, found | metrics, IMAGE_METHODS[method], 100.0, **options)
+    return Record(experiment, method, seed, settings, found | metrics, 245_810, 100.0, **options)
 
 
 def _predictions(rng, name, number, confidence):
@@ -78,39 +67,6 @@ def _predictions(rng, name, number, confidence):
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     entropy = -(p * np.log(p)).sum(axis=1)
     return {f"{name}_mean": p.astype("float32"), f"{name}_entropy": entropy, f"{name}_mi": 0.4 * entropy}
-
-
-def kl_record(beta, seed=0):
-    """A record of the study of the KL weight, whose posterior collapses from β = 10 on."""
-    accuracy = 0.98 if beta < 10 else 0.11
-    metrics = {"beta": beta, "accuracy": accuracy, "nll": 0.05 + abs(np.log10(beta) + 1) + 0.001 * seed}
-    metrics |= {"posterior_sd_median": 0.01 * beta**0.3, "posterior_pruned": min(1.0, 0.1 * beta), "posterior_kl": 1e4}
-    return Record("kl_study", f"beta_{beta:g}", seed, SETTINGS, metrics, 245_810, 60.0, preset="paper")
-
-
-def image_records(experiment="mnist", seeds=(42, 43, 44), presets=("paper", "chosen"), methods=IMAGE_METHODS):
-    changes = {"paper": {}, "chosen": {"beta": 0.1, "cosine": True}, "quick": {"epochs": 6}}
-    return [
-        image_record(method, seed, preset, experiment, changes[preset])
-        for preset in presets
-        for method in methods
-        for seed in seeds
-    ]
-
-
-def bare(records):
-    """The records as they come from a file that has no arrays beside it."""
-    for made in records:
-        made.arrays.clear()
-    return records
-
-
-def rows_of(records, methods=None) -> list[Row]:
-    """The rows of records that have one preset."""
-    from singularbayes_experiments.report.names import NAMES
-
-    (group,) = grouped(records, NAMES if methods is None else methods)
-    return list(group.rows)
 
 
 class Answers:

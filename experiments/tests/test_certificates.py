@@ -1,17 +1,14 @@
 """The experiment of certificates: the paper's network, certificates that pay, and a table that is its records'."""
 
-import importlib.util
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from marks import filled
 from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.problems import certificates
-from singularbayes_experiments.problems.certificates import INITIAL, LEARNED, METHODS, RULE, TUNED, CertificateSettings
+from singularbayes_experiments.problems.certificates import INITIAL, LEARNED, RULE, TUNED, CertificateSettings
 from singularbayes_experiments.problems.smooth_filters import SmoothFilters
 from singularbayes_experiments.records.record import Record
 
@@ -22,14 +19,6 @@ pytestmark = pytest.mark.on_torch
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = replace(certificates.QUICK, units=16, rank=2, batch_size=500, draws=100, learned_draws=100)
-
-
-@pytest.fixture(scope="module")
-def script():
-    specification = importlib.util.spec_from_file_location("certificates_page", DOCS / "scripts" / "certificates.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -134,35 +123,3 @@ def test_smooth_filters_are_slow_and_have_the_variance_of_he():
     assert slow > 0.9 * spectrum.sum()
     with pytest.raises(ValueError, match="needs a square image"):
         SmoothFilters(2)((783, 5))
-
-
-def test_the_table_of_the_page_is_that_of_the_records(script):
-    records = script.read(script.RECORDS)
-    assert script.merged(records) == records
-    page = script.PAGE.read_text(encoding="utf-8")
-    assert filled(page, "certificates.py", script.table(records), "certify.md") == page
-    for record in records:
-        assert record["method"] in METHODS
-        assert record["metrics"]["is_certificate"] == 1
-        assert record["settings"] == certificates.settings_read(METHODS[record["method"]][1], TUNED[record["method"]])
-
-
-def test_the_certificate_of_the_learned_prior_is_as_small_as_it_has_to_be(script):
-    found = {r["method"]: r["metrics"]["certificate"] for r in script.read(script.RECORDS)}
-    assert found["low_rank_learned"] <= 0.028
-
-
-def test_the_certificate_of_the_initial_prior_is_as_small_as_it_has_to_be(script):
-    found = {r["method"]: r["metrics"]["certificate"] for r in script.read(script.RECORDS)}
-    assert found["low_rank_initial"] <= 0.25
-
-
-def test_a_later_record_takes_the_place_of_an_earlier_one(script):
-    made = [{"method": "low_rank_learned", "seed": s, "n": n} for s, n in ((0, 1), (1, 2), (0, 3))]
-    assert [r["n"] for r in script.merged(made)] == [3, 2]
-
-
-def test_a_printed_certificate_is_rounded_up(script):
-    metrics = {"N": 10.0, "KL": 1.0, "mistakes of the draws": 0.1, "certificate": 0.12341, "test error": 0.1}
-    shown = script.table([{"method": "full_rank_initial", "seed": 0, "parameters": 1, "metrics": metrics}])
-    assert "**0.1235**" in shown and re.search(r"\| full-rank \| initial \| 0 \|", shown)

@@ -1,9 +1,7 @@
 """CIFAR-10: the program trains the library's own layers, corruptions are those of their definition, page = records."""
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,8 +15,6 @@ from singularbayes_experiments.methods import image_program, image_scores
 from singularbayes_experiments.methods.image_program import ImageProgram, Step
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems import cifar10_networks, image_corruptions
-from singularbayes_experiments.report import cifar10 as report
-from singularbayes_experiments.report import cifar10_scores
 from singularbayes_experiments.runs import cifar10 as command
 from singularbayes_experiments.runs import cifar10_records, cifar10_training
 
@@ -218,22 +214,6 @@ def test_networks_have_the_published_sizes():
         assert model.count_params() - sum(int(np.prod(v.shape)) for v in model.non_trainable_variables) == size
 
 
-def test_ranks_have_the_parameters_that_the_records_say():
-    build = partial(cifar10_networks.build, "resnet9", "low_rank", plan.RANKS["resnet9"])
-    stored = {
-        one["method"]: one["parameters"]
-        for name in (cifar10_scores.SECOND, cifar10_scores.FOURTH)
-        for one in cifar10_records.read_lines(ROOT / "experiments" / "results" / report.FOLDER / name)
-        if one["stage"] == "result" and one["network"] == "resnet9"
-    }
-    assert ImageProgram(build, BATCH, 1, 6).num_parameters == stored["low_rank_svd"]
-    assert stored["mixture_tied"] == 4 * stored["low_rank_tied"] < 0.3 * 4 * stored["deterministic"]
-    head = min(plan.TIED_RANKS["resnet9"][-1], 10)
-    assert head == 10 and all(
-        tied >= 2 * rank for tied, rank in zip(plan.TIED_RANKS["resnet9"][:-1], plan.RANKS["resnet9"][:-1], strict=True)
-    )
-
-
 def test_corruptions_do_what_their_constants_say():
     x = RNG.integers(60, 175, (3, 32, 32, 3)).astype("uint8")
     found = image_corruptions.corrupted(x)
@@ -283,24 +263,6 @@ def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_
         key = (piece.network, piece.seed, piece.held_out)
         assert piece.family not in ("svd", "swag") or key in trained  # where its members come from
         trained |= {key} if piece.family == "deterministic" else set()
-
-
-def test_what_was_chosen_before_is_what_the_third_round_chose():
-    lines = cifar10_records.read_lines(ROOT / "experiments" / "results" / report.FOLDER / cifar10_scores.THIRD)
-    for network, families in plan.CHOSEN.items():
-        for family, own in families.items():
-            tried = [one for one in lines if one["stage"] == "tuning" and one["family"] == family]
-            tried = [one for one in tried if one["network"] == network]
-            assert plan.Settings(**min(tried, key=lambda one: one["validation"]["nll"])["settings"]) == own
-    assert tuple(next(one for one in lines if one["stage"] == "ranks")["ranks"]) == plan.RANKS["resnet20"]
-
-
-def test_a_call_chooses_again_what_the_committed_tuning_chose():
-    records = cifar10_records.Cifar10Records(ROOT / "experiments" / "results" / report.FOLDER / cifar10_scores.FIFTH)
-    for family in ("dropout", "swag"):
-        best = min(records.select("tuning", family=family), key=lambda one: one["validation"]["nll"])
-        own = records.chosen("resnet20", family)
-        assert own.name == best["configuration"] and own.rate == best["settings"]["rate"]
 
 
 def test_programs_are_traced_once_and_one_that_is_there_waits_for_no_tracing(monkeypatch):
@@ -360,7 +322,7 @@ def experiment(folder, diverging="", tuned=None):
     return command.Experiment(training, records), records
 
 
-def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
+def test_the_work_ends_in_one_record_per_method(tmp_path):
     made, records = experiment(tmp_path)
     assert not any(made.done(piece) for piece in plan.WORK)
     assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
@@ -385,12 +347,6 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     assert set(held_out["ood"]) == {"auroc_entropy", "auroc_mi"}
     plain = again.select("result", method="deterministic", held_out=False, seed=0)[0]
     assert set(plain["detectors"]["clothes"]) == names
-    (tmp_path / "run.json").write_text(json.dumps(ABOUT))
-    page = report.page(tmp_path)
-    detection = "<summary>Out-of-distribution images, ResNet-20</summary>"
-    for heading in ("## ResNet-20", detection, "**Corruptions, ResNet-20**"):
-        assert f"{heading}\n" in page
-    assert "| SWAG |" in page and "MC dropout | rate 0.8, dropout 0.05 |" in page
 
 
 def test_work_continues_where_all_configurations_of_a_family_diverge(tmp_path):

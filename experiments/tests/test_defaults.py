@@ -11,13 +11,11 @@ import keras
 import numpy as np
 import pytest
 from made_up_tables import made_up_table
-from pages import WORDS
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program, orthogonal_factors
 from singularbayes_experiments.problems import defaults
-from singularbayes_experiments.problems.defaults import CONFIGURATIONS, RESULT_SEEDS, SETS, Rows
-from singularbayes_experiments.report import defaults_tables
+from singularbayes_experiments.problems.defaults import CONFIGURATIONS, SETS, Rows
 from singularbayes_experiments.runs import defaults as command
 
 import singularbayes as sb
@@ -208,52 +206,6 @@ def test_a_deterministic_network_that_diverged_is_shown_and_its_set_does_not_cou
         command.chosen(runs, ["energy"])
 
 
-@pytest.fixture(scope="module")
-def grids():
-    """The records of every grid, by its name."""
-    return {grid: command.read([defaults_tables.RESULTS / folder]) for grid, folder in defaults_tables.FOLDERS.items()}
-
-
-@pytest.fixture(scope="module")
-def protocol_page():
-    return " ".join(defaults_tables.PAGE.read_text(encoding="utf-8").split())
-
-
-def test_the_tables_of_the_page_are_those_of_the_committed_records():
-    page = defaults_tables.PAGE.read_text(encoding="utf-8")
-    assert defaults_tables.filled(page) == page
-
-
-def test_a_row_of_the_table_has_the_interval_of_the_fresh_seeds_and_its_side(tmp_path, monkeypatch):
-    apart = {"yacht": (-0.3, -0.2, -0.1, -0.2, -0.2), "energy": (0.3, 0.2, 0.1, 0.2, 0.2), "toy": (0.0, 1e-4, 0, 0, 0)}
-    nll = {"deterministic": dict.fromkeys(RESULT_SEEDS, 1.0), "best": None}
-    lines = []
-    for one in apart:
-        nll["best"] = {seed: 1.0 + by for seed, by in zip(RESULT_SEEDS, apart[one], strict=True)}
-        own = [(method, seed, value) for method, runs in nll.items() for seed, value in runs.items()]
-        own += [(method, 0, 99.0) for method in nll]  # a seed of tuning does not count
-        lines += [{"set": one, "method": method, "seed": seed, "nll": value} for method, seed, value in own]
-    (tmp_path / "grid.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
-    (tmp_path / "grid.json").write_text('{"chosen": "best"}')
-    monkeypatch.setattr(defaults_tables, "RESULTS", tmp_path)
-    monkeypatch.setattr(defaults_tables, "SETS", list(apart))
-    half = 2.7764451 * math.sqrt(0.02 / 4) / math.sqrt(5)  # the t quantile of five seeds
-    low, high = (f"{0.2 + by:.3f}".removeprefix("0") for by in (-half, half))
-    assert defaults_tables.table("first").splitlines() == [
-        "| data | one network | |",
-        "|---|---|---|",
-        f"| yacht | −.200 [−{high}, −{low}] | better |",
-        f"| energy | +.200 [+{low}, +{high}] | worse |",
-        "| toy regression | +.000 [−.000, +.000] |  |",
-    ]
-
-
-@pytest.mark.parametrize("grid", defaults_tables.FOLDERS)
-def test_what_was_chosen_is_what_the_rule_chooses(grid, grids):
-    for components, name in defaults_tables.chosen(defaults_tables.RESULTS / defaults_tables.FOLDERS[grid]).items():
-        assert command.chosen(grids[grid], list(SETS), components).name == name
-
-
 def tuning_means(records):
     """Returns the mean NLL over the tuning seeds by set and method; infinite where a run diverged."""
     found = {}
@@ -272,74 +224,3 @@ def pairs_that_differ(records, setting, new, old, components):
             key = one["method"].endswith(defaults.STOPPED), rest
             found.setdefault(key, {})[one["configuration"][setting]] = one["method"]
     return [(by[new], by[old], stopped) for (stopped, _), by in found.items() if new in by and old in by]
-
-
-def test_what_the_page_says_of_the_first_grid(grids, protocol_page):
-    means = tuning_means(grids["first"])
-    methods = {method for _, method in means} - {"deterministic"}
-    assert f"{len(methods)} configurations of one low-rank network (rank 16" in protocol_page
-    best = {one: min(methods, key=lambda method: means[one, method]) for one in SETS}
-    behind = [one for one in SETS if means[one, best[one]] > means[one, "deterministic"]]
-    small = [one for one in SETS if "beta 0.03," in best[one]]
-    assert min(float(method.split("beta ")[1].split(",")[0]) for method in methods) == 0.03
-    assert f"For {WORDS[len(behind)]} of the fourteen sets no configuration at all reached" in protocol_page
-    assert f"β = .03, the smallest tried, is the best value on {WORDS[len(small)]} sets" in protocol_page
-
-
-def test_what_the_page_says_of_the_second_and_third_grid(grids, protocol_page):
-    chosen = defaults_tables.chosen(defaults_tables.RESULTS / "second")[4]
-    found = defaults_tables.compared(grids["second"], chosen).values()
-    better, worse = sum(one.high < 0 for one in found), sum(one.low > 0 for one in found)
-    said = f"four components are ahead on {WORDS[better]} sets and behind on {WORDS[worse]}.**"
-    assert said in protocol_page
-    means = tuning_means(grids["third"])
-
-    def sets_above(setting, new, old):
-        pairs = [pair[:2] for pair in pairs_that_differ(grids["third"], setting, new, old, (1,)) if pair[2]]
-        gains = {one: np.median([means[one, a] - means[one, b] for a, b in pairs]) for one in SETS}
-        return sum(gain > 0 for gain in gains.values())
-
-    worse = {sets_above("mean_lr", rate, 1.0) for rate in (0.3, 0.1)}
-    assert worse == {13} and "is worse on thirteen of fourteen sets (by the median" in protocol_page
-    better = len(SETS) - sets_above("rank", 64, 32)
-    assert f"With rank 64 instead of 32 it is better on {WORDS[better]}." in protocol_page
-    naval = "naval_propulsion_plant"
-    for grid in ("second", "third"):
-        means = tuning_means(grids[grid])
-        pairs = pairs_that_differ(grids[grid], "eta", 0.003, 0.03, (1, 4))
-        assert len(pairs) > 90 and all(means[naval, small] < means[naval, large] for small, large, _ in pairs)
-    assert "the smaller η is better on naval propulsion with every configuration" in protocol_page
-
-
-def test_the_numbers_of_configurations_are_those_of_the_records(grids, protocol_page):
-    for grid, words in {
-        "second": "of one low-rank network: three",
-        "third": ": the normal",
-        "fourth": "of rank",
-    }.items():
-        found = {json.dumps(one["configuration"] | {"components": 1}) for one in grids[grid] if "configuration" in one}
-        assert f"{len(found)} configurations{'' if words[0] == ':' else ' '}{words}" in protocol_page
-
-
-def test_what_the_page_says_of_the_fourth_grid(grids, protocol_page):
-    records, chosen = grids["fourth"], defaults_tables.chosen(defaults_tables.RESULTS / "fourth")
-    mixture = chosen[4]
-    single = mixture.replace(", components 4", "")
-    shown = []
-    for method in (mixture, single, "deterministic"):
-        own = [one["proxy_ood"] for one in records if (one["method"], one["seed"] in RESULT_SEEDS) == (method, True)]
-        assert len(own) == len(SETS) * len(RESULT_SEEDS)
-        shown.append(f"{np.mean(own):.2f}".removeprefix("0"))
-    said = "is {} for four components, {} for one of them and {} for the deterministic network"
-    assert said.format(*shown) in protocol_page
-    naval = defaults_tables.compared(records, mixture)["naval_propulsion_plant"]
-    assert f"the mean of five seeds is {naval.mean:.2f} behind".replace("0.", ".") in protocol_page
-    worse = {one: found.mean for one, found in defaults_tables.compared(records, single).items() if found.low > 0}
-    assert list(worse) == ["fashion_mnist", "mnist"]
-    said = "(Fashion-MNIST {:+.3f}, MNIST {:+.3f})".format(*worse.values()).replace("0.", ".")
-    assert said in protocol_page
-    ended = defaults_tables.compared(records, mixture.removesuffix(defaults.STOPPED))
-    worse = {one: found.mean for one, found in ended.items() if found.low > 0}
-    assert list(worse) == ["wine_quality_red"]
-    said = f"the mixture is worse on one set, wine quality ({worse['wine_quality_red']:+.2f})".replace("0.", ".")
-    assert said in protocol_page

@@ -1,6 +1,5 @@
 """The language model's experiment: GGUF's matrices in KerasHub, scores of packed choices, page and records."""
 
-import json
 from pathlib import Path
 
 import keras
@@ -11,10 +10,8 @@ from singularbayes_experiments.problems import finetune_language as plan
 from singularbayes_experiments.problems import finetune_language_model as language
 from singularbayes_experiments.problems import finetune_questions as questions
 from singularbayes_experiments.problems.finetune import Adaptation, Trained
-from singularbayes_experiments.report import finetune_language as report
 
 ROOT = Path(__file__).parents[2]
-RECORDS = report.read_lines(ROOT / "experiments" / "results" / "finetune_language")
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="the program is one of JAX")
 SIZES = {
     "vocabulary_size": 50,
@@ -119,87 +116,3 @@ def test_packed_choices_have_the_probabilities_that_they_have_alone(arrays, back
     np.testing.assert_allclose(p[..., :3], np.broadcast_to(expected, (2, 2, 3)), rtol=1e-4)
     np.testing.assert_allclose(p[..., 3], 0, atol=1e-12)  # a choice that the question does not have
     np.testing.assert_allclose(entropy, -np.sum(expected * np.log(expected)), rtol=1e-4)
-
-
-def test_the_page_shows_what_the_records_have():
-    page = (ROOT / "docs" / "language_model_results.md").read_text(encoding="utf-8")
-    assert report.filled(page, RECORDS) == page
-
-
-def test_what_the_page_says_in_words_is_so():
-    results = [one for one in RECORDS if one["stage"] == "result"]
-    assert {one["setting"] for one in results} == {"arc_easy", "openbookqa"}
-    methods = report.methods_of(RECORDS, "arc_easy")
-    accuracy = {name: np.mean(report.scores(RECORDS, "arc_easy", name, "test", "accuracy")) for name in methods}
-    assert min(accuracy[name] for name in ("lora_ensemble", "blob", "bayes", "mixture")) > accuracy["lora"]
-    tempered = {name: np.mean(report.scores(RECORDS, "arc_easy", name, "tempered", "nll")) for name in methods}
-    assert tempered.pop("mc_dropout") > 1 and all(0.88 < value < 0.9 for value in tempered.values())  # as when_not says
-    book = {
-        what: {name: np.mean(report.scores(RECORDS, "openbookqa", name, *what)) for name in methods}
-        for what in (("test", "accuracy"), ("test", "nll"), ("tempered", "nll"))
-    }
-    behind = {what: [each[name] - each["lora"] for name in ("bayes", "mixture")] for what, each in book.items()}
-    page = " ".join((ROOT / "docs" / "language_model_results.md").read_text(encoding="utf-8").split())
-    for setting in ("arc_easy", "openbookqa"):
-        means = {name: np.mean(report.scores(RECORDS, setting, name, "test", "nll")) for name in methods}
-        assert min(means, key=means.get) == "lora_temperature"  # as README.md and when_not.md say
-    accuracies, nll, with_temperature = behind.values()
-    less = " and ".join(f"{-value:.3f}".removeprefix("0") for value in accuracies)
-    assert f"the Bayesian adapter and the mixture have {less} less accuracy than LoRA." in page
-    one, two = (f"{value:.2f}".removeprefix("0") for value in nll)
-    [both] = {f"{value:.2f}".removeprefix("0") for value in with_temperature}
-    said = f"Their mean NLL is higher by {one} and {two} (the mixture's interval reaches 0), and with a temperature by"
-    assert f"{said} {both}." in page
-    assert not report.difference(RECORDS, "openbookqa", "mixture", "lora").endswith("worse")
-    gain = book["test", "accuracy"]["lora_ensemble"] - book["test", "accuracy"]["lora"]
-    assert f"the ensemble of LoRAs gains {gain:.2f} in accuracy".replace("0.", ".") in page
-    runs = [
-        json.loads((ROOT / "experiments" / "results" / "finetune_language" / name).read_text(encoding="utf-8"))
-        for name in ("run.json", "run-second.json")
-    ]
-    minutes = [run["command"].split("--minutes ")[1] for run in runs]
-    assert "Two runs were given {} and {} minutes".format(*minutes) in page
-    seconds = [sum(run["seconds"].values()) for run in runs]
-    assert "conversion and compiling took {} s in the first and {} s in the second".format(*seconds) in page
-    for one in results:
-        assert one["kind"] != "bayes" or one["settings"]["beta"] == min(own["beta"] for own in plan.LEVELS["bayes"])
-    untrained = {one["score"]: one["validation"]["nll"] for one in RECORDS if report.is_untrained(one, "arc_easy")}
-    assert untrained["mean"] < untrained["sum"]
-
-
-def test_results_of_more_methods_change_what_the_page_says():
-    old = [one for one in RECORDS if one.get("kind") not in ("blob", "mc_dropout")]
-    lora = [one for one in old if (one["stage"], one["method"]) == ("result", "lora")]
-    own = {"learning_rate": min(plan.RATES)}
-    new = [
-        {**one, "method": kind, "kind": kind, "settings": own, "temperature": 9.0, "tempered": {"nll": 0.5 + i}}
-        for i, kind in enumerate(("blob", "mc_dropout"))
-        for one in lora
-    ]
-    assert "not begun" in report.calls_line(old) and "third run" in report.calls_line([*old, *new])
-    assert report.state_line([*old, *new]) == "ARC-Easy: all seven methods. OpenBookQA: all seven methods."
-    assert "to 9.00" in report.temperature_lines([*old, *new]) and "9.00" not in report.temperature_lines(old)
-    assert ".500 (BLoB's form) to 1.500 (LoRA, MC dropout)" in report.temperature_lines([*old, *new])
-    assert "All choices" in report.edges_line(old)
-    assert report.edges_line([*old, *new]).startswith(
-        "- Of two learning rates, the lesser was chosen for BLoB's form on ARC-Easy, LoRA, MC dropout on ARC-Easy, "
-    )
-
-
-@on_jax
-def test_results_have_the_configurations_that_the_records_of_tuning_choose(tmp_path):
-    from singularbayes_experiments.runs.finetune_language import FinetuneRecords, choices
-
-    records = FinetuneRecords(tmp_path, [ROOT / "experiments" / "results" / "finetune_language"])
-    for setting in plan.SETTINGS:
-        results, tuned = (
-            [one for one in RECORDS if (one["stage"], one["setting"]) == (stage, setting.name)]
-            for stage in ("result", "tuning")
-        )
-        kinds = [kind for kind in plan.LEVELS if kind in {one["kind"] for one in results}]
-        assert {"lora", "bayes"} <= set(kinds)
-        chosen = choices(records, setting, kinds)
-        assert {one["kind"]: one["settings"] for one in results} == {kind: vars(one) for kind, one in chosen.items()}
-        tried = {(one["kind"], one["configuration"], one["seed"]) for one in tuned}
-        assert tried == {(one.adaptation.kind, one.adaptation.name, one.seed) for one in plan.tuning(kinds)}
-        assert {one["seed"] for one in results} == set(plan.RESULT_SEEDS)

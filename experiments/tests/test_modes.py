@@ -1,6 +1,5 @@
 """Modes are compared by programs over networks: each is what plain `fit` gives, and test rows wait for the results."""
 
-import functools
 import json
 import math
 import subprocess
@@ -19,11 +18,10 @@ from singularbayes_experiments import data
 from singularbayes_experiments.methods import ivon, protocol
 from singularbayes_experiments.methods.network_fit import Bucket, Fit, Network, Settings
 from singularbayes_experiments.problems import modes, modes_data, modes_grids, modes_large
-from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS
+from singularbayes_experiments.problems.modes import SECOND, SETS
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
-from singularbayes_experiments.report import modes_page
 from singularbayes_experiments.runs import modes as command
-from singularbayes_experiments.runs import modes_records, modes_tables
+from singularbayes_experiments.runs import modes_records
 
 import singularbayes as sb
 
@@ -489,49 +487,10 @@ def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
     assert command.chosen(command.by_run(lines), one, "low_rank") == "low_rank 0"
 
 
-def test_the_page_shows_what_the_committed_records_say():
-    folder = ROOT / "experiments" / "results" / "modes"
-    records = command.read_lines([folder])
-    page = (ROOT / "docs" / "mixture_results.md").read_text(encoding="utf-8")
-    assert modes_page.filled(page, records) == page
-    assert all(json.loads(path.read_text())["plan"] in page for path in folder.glob("about*.json"))
-    runs = command.by_run(records)
-    assert len(runs) == len(records)
-
-    @functools.cache
-    def planned(name, method):
-        every = configurations(SETS[name], method, SETS[name].rounds)
-        chosen = {command.chosen(runs, SETS[name], method, rounds) for rounds in (1, 2, 3)}
-        return {key: json.loads(json.dumps(asdict(one))) for key, one in every.items()}, chosen
-
-    for (name, stage, method, configuration, _), run in runs.items():
-        every, chosen = planned(name, method)
-        # What was committed beforehand; the first run had no warm-up to set, and three runs no rank.
-        assert {"warmup": 0, "rank": None} | run["settings"] == every[configuration]
-        assert stage == "tuning" or configuration in chosen
-    final = modes_records.final_results(records)
-    counts = {method: [len(names) for names in modes_tables.verdicts(final, method).values()] for method in METHODS}
-    assert counts["mixture_repeat"] == [5, 9, 2] and counts["mixture_svd"] == [10, 5, 1]  # better, level, worse
-    assert counts["mixture_split"] == [2, 7, 7]  # as the guides say
-    # What the page says of the ensembles of both rounds on SST-2, and of mixtures beside the first.
-    ensembles = {r: by_round(runs, "deep_ensemble", r) for r in (1, 2)}
-    assert [f"{np.mean(own):.3f}" for own in ensembles.values()] == ["0.386", "0.392"]
-    for method, sides in (("mixture_repeat", (1, 1)), ("mixture_svd", (1, 1)), ("mixture_split", (-1, 1))):
-        pair = protocol.paired(by_round(runs, method, 1), ensembles[1])
-        assert (np.sign(pair.mean), pair.low < 0 < pair.high) == sides, method
-
-
 def by_round(runs, method, rounds):
     """Returns the NLL on SST-2 of the configuration that so many rounds choose, by seed."""
     name = command.chosen(runs, SETS["sst2"], method, rounds)
     return [runs["sst2", "results", method, name, seed]["nll"] for seed in modes_data.result_seeds(SETS["sst2"])]
-
-
-def test_what_was_not_run_is_told_from_what_diverged():
-    lines = [{"set": "sst2", "stage": modes_records.FAILED, "method": "low_rank"}]
-    rows = modes_tables.table(lines, SETS["sst2"]).splitlines()
-    assert [row for row in rows if "diverged" in row] == ["| low-rank | diverged | | | | | | |"]
-    assert sum("not run" in row for row in rows) == len(modes.LARGE) - 1
 
 
 def _results(method, nll, one="concrete"):
@@ -539,35 +498,3 @@ def _results(method, nll, one="concrete"):
     scores = [{} if value is None else {"nll": value, "rmse": 1.0, "coverage": 0.95} for value in nll]
     own = {"set": one, "stage": "results", "method": method, "parameters": 7, "products": 2.0}
     return [own | each | {"seed": seed} for seed, each in zip(modes.RESULT_SEEDS, scores, strict=False)]
-
-
-def test_intensive_care_has_no_score_that_a_shift_is_without():
-    shifts = [line for shift in modes.SHIFTS for line in _results("low_rank", [0.5, 0.7], f"icu_{shift}")]
-    shifts[-1].pop("nll")
-    first, second = modes_records._all_shifts(shifts)
-    assert first["nll"] == 0.5 and "nll" not in second and second["rmse"] == 1.0
-    shifts[1].pop("rmse")  # of the first shift
-    assert "rmse" not in modes_records._all_shifts(shifts)[1]
-    assert modes_tables.missing([first, second], "icu", "low_rank") == "diverged"
-
-
-@pytest.mark.parametrize("diverged", ["deep_ensemble", "low_rank"])
-def test_a_result_that_diverged_is_shown_as_such_and_compared_with_nothing(diverged):
-    nll = {method: [0.5, 0.6, 0.5, 0.6] for method in ("deep_ensemble", "low_rank", "mixture_svd", "ivon")}
-    nll[diverged] = [0.5, 0.6, 0.5, None]
-    lines = [line for method, values in nll.items() for line in _results(method, values)]
-    lines += [line for method in nll for line in _results(method, [0.1, 0.2, 0.3, 0.4], "energy")]
-    assert modes_tables.difference(lines, "concrete", "low_rank") is None
-    rows = modes_tables.table_of_many(lines, [SETS["concrete"], SETS["energy"]]).splitlines()
-    cells = {row.split(" | ")[0].strip("| "): row.split(" | ")[1] for row in rows[2:]}
-    if diverged == "deep_ensemble":
-        assert (cells["low-rank"], cells["NLL of the deep ensemble"]) == ("–", "diverged")
-        assert "NLL" in modes_tables.table(lines, SETS["concrete"])
-    else:
-        assert (cells["low-rank"], cells["NLL of the deep ensemble"]) == ("diverged", "0.550 ± 0.029")
-        [row] = [row for row in modes_tables.newton_table(lines).splitlines() if row.startswith("| concrete")]
-        assert row == "| concrete | 0.5500 ± 0.0289 | diverged |  |"
-
-
-def test_one_value_has_no_standard_error():
-    assert modes_tables._mean([0.25], 3) == "0.250" and modes_tables._mean([0.2, 0.3], 3) == "0.250 ± 0.050"

@@ -1,16 +1,11 @@
 """The MNIST certificates that were written down beforehand: what chooses, what certifies, and what is paid."""
 
-import importlib.util
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
-from marks import filled
 from scipy import ndimage
-from singularbayes_experiments.problems import certificates
 from singularbayes_experiments.problems import sharp_certificates as sharp
 from singularbayes_experiments.problems.image_copies import CopiesFolder, Moves
 from singularbayes_experiments.problems.sharp_certificates import (
@@ -160,51 +155,3 @@ def test_the_split_has_every_image_once(images):
     split = CertificateSplit.of(QUICK, images)
     parts = np.concatenate([split.fitted[0], split.choosing[0], split.certifying[0]])
     np.testing.assert_array_equal(np.sort(parts, axis=0), np.sort(images[0][0], axis=0))
-
-
-@pytest.fixture(scope="module")
-def script():
-    path = Path(__file__).parents[2] / "docs" / "scripts" / "certificates.py"
-    specification = importlib.util.spec_from_file_location("sharp_certificates_page", path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def test_the_page_has_the_records_and_these_are_of_the_plan(script):
-    records = script.read(script.SHARP)
-    page = script.SHARP_PAGE.read_text(encoding="utf-8")
-    assert filled(page, "sharp certificates", script.sharp_table(records), "certificates.md") == page
-    assert {(r["method"], r["seed"]) for r in records} == {(m, s) for m in METHODS for s in sharp.SEEDS}
-    initial = certificates.settings_read("initial", sharp.INITIAL)
-    for r in records:
-        assert r["metrics"]["is_certificate"] == 1
-        assert r["settings"] == (initial if r["method"] == "low_rank_initial" else record.plain(SharpSettings()))
-
-
-def test_the_records_took_the_configurations_that_the_rule_takes(script):
-    lines = [json.loads(line) for line in script.RULE.read_text().splitlines()]
-    assert len(lines) == 64
-    for r in script.read(script.SHARP):
-        own = [line for line in lines if (line["method"], line["seed"]) == (r["method"], r["seed"])]
-        order = [record.plain(one) for one in sharp.combinations(SharpSettings())]
-        own.sort(key=lambda line: order.index(line["settings"]))
-        if own:
-            best = min(own, key=lambda line: line["mistakes"])
-            assert r["metrics"]["mistakes that chose"] == best["mistakes"]
-            assert all(r["metrics"][f"chosen {name}"] == best["settings"][name] for name in RULE)
-
-
-def test_what_the_page_says_of_the_records_is_so(script):
-    learned = [r["metrics"] for r in script.read(script.SHARP) if r["method"] != "low_rank_initial"]
-    for m in learned:
-        assert m["hold-out"] < m["certificate"] < m["averaged certificate"] and m["KL"] < 1
-        assert m["averaged hold-out"] < m["averaged certificate"] / 2
-    readme = " ".join((script.FOLDER.parent / "README.md").read_text(encoding="utf-8").split())
-    certified = {(r["method"], r["seed"]): r["metrics"]["certificate"] for r in script.read(script.SHARP)}
-    assert " and ".join(script.rounded_up(certified["cnn_low_rank", seed]) for seed in (0, 1)) in readme
-    means = {method: certified[method, 0] + certified[method, 1] for method in METHODS}
-    assert means["cnn_low_rank"] < means["full_rank"] < means["low_rank_50"] < 1.06 * means["full_rank"]
-    parameters = {r["method"]: r["parameters"] for r in script.read(script.SHARP)}
-    assert min(parameters, key=parameters.get) == "cnn_low_rank"
-    assert 10 < parameters["full_rank"] / parameters["low_rank_50"] < 10.5

@@ -1,9 +1,7 @@
 """The comparison on tables: plans, methods, resuming, and what is read from its records."""
 
 import gzip
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,6 @@ from singularbayes_experiments.problems import (
 )
 from singularbayes_experiments.problems.table_scores import class_scores, scores_of_fit, value_scores
 from singularbayes_experiments.problems.table_sets import Table
-from singularbayes_experiments.report.table_summary import Comparison, statements
 from singularbayes_experiments.runs.tables import KEPT, keep_records, read_records, run_pieces
 
 from singularbayes.estimators import BayesianMLPClassifier, BayesianMLPRegressor
@@ -240,46 +237,3 @@ def test_pieces_are_done_once(tmp_path):
     kept = tmp_path / "kept.jsonl.gz"
     assert keep_records(out, kept) == 2 and keep_records(out, kept) == 0
     assert [record["piece"] for record in read_records(kept)] == [["good", 1], ["good", 2]]
-
-
-def comparison() -> Comparison:
-    def results(nll):
-        return {split: {"nll": nll + 0.1 * split, "rmse": nll, "coverage": 0.92, "rows": 100} for split in range(3)}
-
-    values = {"ours": 1.0, "ours, full rank": 1.0, "deep ensemble": 2.0, "NGBoost": 0.5}
-    scores = {name: {method: results(nll) for method, nll in values.items()} for name in ("a", "b")}
-    for result in scores["b"]["ours"].values():
-        result["normal_nll"] = 3.0  # behind the deep ensemble
-    return Comparison(scores)
-
-
-def test_differences_are_paired_and_ranks_are_means_over_tables():
-    found = comparison()
-    difference, error, splits = found.difference("a", "ours", "NGBoost", "nll")
-    assert (difference, splits) == (pytest.approx(0.5), 3) and error == pytest.approx(0, abs=1e-12)
-    assert found.mean("a", "ours", "width")[2] == 0
-    found.scores["a"]["ours"][2]["width"] = 4.0  # the other splits have none
-    assert found.mean("a", "ours", "width")[::2] == (4.0, 1)
-    assert found.mean("a", "ours", "nll")[:2] == (pytest.approx(1.1), pytest.approx(0.1 / np.sqrt(3)))
-    ranks = {"ours": 2.5, "ours, full rank": 2.5, "deep ensemble": 4.0, "NGBoost": 1.0}
-    assert found.ranks(["a", "b"], "nll") == ranks
-
-
-def test_statements_are_counted_by_table():
-    holds = {one.sentence: len(one.holds) for one in statements(comparison(), ["a", "b"])}
-    assert list(holds.values()) == [0, 0, 2, 0, 2, 2, 0, 1, 2]
-
-
-def test_the_page_shows_the_records(tmp_path):
-    specification = importlib.util.spec_from_file_location("tables_page", DOCS / "scripts" / "tables.py")
-    script = importlib.util.module_from_spec(specification)
-    sys.modules["tables_page"] = script
-    specification.loader.exec_module(script)
-    texts = script.blocks(*script.committed())
-    before = {page: page.read_text(encoding="utf-8") for page in script.PAGES}
-    assert all(any(f"<!-- tables.py: {name} -->" in text for text in before.values()) for name in texts)
-    for page, text in before.items():
-        copy = tmp_path / page.name
-        copy.write_text(text, encoding="utf-8")
-        script.fill(copy, texts)
-        assert copy.read_text(encoding="utf-8") == text

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from marks import filled
 from scipy import stats
-from singularbayes_experiments.report import modes_summary, summary
+from singularbayes_experiments import store
+from singularbayes_experiments.new.report import results
 
 import singularbayes as sb
 from singularbayes import metrics
@@ -140,29 +141,22 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     specification = importlib.util.spec_from_file_location("readme", ROOT / "docs" / "scripts" / "readme.py")
     readme = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(readme)
-    page = PAGES[0].read_text(encoding="utf-8")
-    assert filled(page, "results", readme.results(), "README.md") == page
-    scores = modes_summary.collect(ROOT / "experiments" / "results")
-    (lost,) = (line for line in modes_summary.losses(scores) if line.startswith("- low-rank against full-rank"))
-    assert re.findall(r"([A-Z][\w. ]+?) \(−", lost.split("; lower AUROC-OOD on ")[1]) == ["Beijing PM2.5"]
-    full_rank = summary.verdicts(scores, "low_rank", "full_rank")
-    assert set(full_rank["worse"]) == {"Fashion-MNIST", "CNN (Fashion-MNIST)"}
-    methods = ("mixture_repeat", "mixture_svd", "low_rank")
-    counts = {name: summary.verdicts(scores, name, "deep_ensemble") for name in methods}
-    assert set(counts["mixture_repeat"]["worse"]) == {"MNIST", "CNN (Fashion-MNIST)"}
-    assert set(counts["mixture_svd"]["worse"]) == {"naval propulsion"}
-    assert [len(names) for names in counts["low_rank"].values()] == [1, 9, 6]  # better, worse, level
-    sizes = {each.data.title: each.parameters for each in scores}
-    shares = [sizes[name]["mixture_repeat"] / sizes[name]["deep_ensemble"] for name in ("MNIST", "SST-2", "concrete")]
-    np.testing.assert_allclose(shares, [0.143, 0.147, 2.0], rtol=0.03)
+    page, numbers = PAGES[0].read_text(encoding="utf-8"), results.Numbers(store.connect())
+    assert filled(page, "results", readme.results(numbers), "README.md") == page
+    counts = {name: numbers.sides(name, "deep_ensemble") for name in readme.OURS}
+    assert {task for _, task in counts["mixture_repeat"]["worse"]} == {"mnist", "cnn"}
+    assert {task for _, task in counts["mixture_svd"]["worse"]} == {"naval_propulsion_plant"}
+    assert len(counts["low_rank"]["worse"]) == 9
+    strict = [len(numbers.sides(name, "deep_ensemble", "nll", "hindsight")["better"]) for name in readme.OURS]
+    assert [len(counts[name]["better"]) for name in readme.OURS] == [5, 10, 1] and strict == [4, 8, 0]
 
 
 def test_what_the_readme_says_of_adapters_and_tables_stands_on_their_pages():
-    adapters_and_tables = ("docs/finetuning_results.md", "docs/estimators_results.md")
-    read = [(ROOT / path).read_text(encoding="utf-8") for path in ("README.md", *adapters_and_tables)]
+    pages = ("README.md", "docs/results/adapters.md", "docs/results/tables.md")
+    read = [(ROOT / path).read_text(encoding="utf-8") for path in pages]
     assert "five of seven settings" in read[0] and "nine regression tables" in read[0]
-    assert "Mixture of 4: least mean NLL on 5 of 7 settings." in read[1]
-    assert "| NLL below that of all others | 9: " in read[2]
+    assert "lowest mean NLL on 5 of 7 settings" in read[1]
+    assert "lower mean NLL than all others on all 9 regression tables" in read[2]
 
 
 def test_the_scores_of_the_first_figure_are_those_of_its_record_and_its_spread_is_that_which_was_chosen():
@@ -203,30 +197,3 @@ def test_how_much_the_coverage_of_conformal_intervals_varies():
 
 def test_the_readme_is_short():
     assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 150
-
-
-@pytest.mark.parametrize(
-    ("row", "records", "ranks", "best"),
-    [
-        ("MNIST", "adaptive_rank", "4 to 100", 64),
-        ("SST-2, reduced budget", "adaptive_rank_sst2", "4 to 64", 32),
-    ],
-)
-def test_the_learned_ranks_of_the_page_are_those_of_the_records(row, records, ranks, best):
-    lines = (ROOT / "experiments" / "results" / f"{records}.jsonl").read_text(encoding="utf-8").splitlines()
-    runs = [run for run in map(json.loads, lines) if run["preset"] == "chosen"]
-
-    def scores(method, name):
-        found = {run["seed"]: run["metrics"].get(name, run["stored"]) for run in runs if run["method"] == method}
-        return np.array(list(found.values()))
-
-    methods = [f"low_rank_{best}", "low_rank_auto"]
-    validation, test, stored = ([scores(m, name) for m in methods] for name in ("validation_nll", "nll", "stored"))
-    error = validation[0].std(ddof=1) / np.sqrt(len(validation[0]))
-    cells = [row, ranks, str(best), f"{validation[0].mean():.4f} ± {error:.4f}", f"{validation[1].mean():.4f}"]
-    cells += [f"{test[0].mean():.4f}, {test[1].mean():.4f}", f"{stored[0].mean():,.0f}, {stored[1].mean():,.0f}"]
-    assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "ranks.md").read_text(encoding="utf-8")
-    means = {run["method"]: scores(run["method"], "validation_nll").mean() for run in runs}
-    del means["low_rank_auto"]
-    assert min(means, key=means.get) == f"low_rank_{best}"
-    assert validation[1].mean() <= validation[0].mean() + error  # within a standard error of the best

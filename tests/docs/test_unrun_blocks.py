@@ -19,7 +19,6 @@ RUN_BY = {
     "deploy.md": "an exporter and a server: below, and test_service.py",
     "experiments.md": "a run of one's own, of which the names are checked",
     "finetuning.md": "a folder of a preset: test_finetuning_page.py",
-    "language_model_results.md": "a file of 90 MB, of which the names are checked",
     "training.md": "torch: below",
     "transformers.md": "a folder of a preset: below",
 }

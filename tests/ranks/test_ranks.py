@@ -310,18 +310,6 @@ def test_the_verdict_is_by_one_standard_error_of_the_best_rank():
         adaptive_rank.verdict([*sweep, *learned[:2]])
 
 
-def test_the_page_says_the_verdict_or_what_is_missing_for_one():
-    from singularbayes_experiments.report.rows import Row
-    from singularbayes_experiments.report.sections.adaptive_rank import finding
-
-    fixed = [_record("low_rank_8", seed, 1.0 + 0.1 * seed) for seed in (1, 2)]
-    learned = [_record("low_rank_auto", seed, 0.1 * seed) for seed in (1, 2)]
-    rows = [Row("", runs[0].method, tuple(runs)) for runs in (fixed, learned)]
-    said = str(adaptive_rank.verdict([*fixed, *learned])).replace("low_rank_8", "8")
-    assert finding(rows) == said and "for the learned one, within one standard error" in said
-    assert finding(rows[:1]).startswith("No verdict yet: verdict needs all ranks and low_rank_auto")
-
-
 def test_a_users_own_relu_has_no_bound_of_its_slope():
     def relu(z):
         return 3 * z

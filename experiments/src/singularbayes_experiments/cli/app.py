@@ -7,8 +7,8 @@ from cyclopts import App
 
 import singularbayes
 from singularbayes.cli import run_app
-from singularbayes_experiments.cli import report, run, tables
-from singularbayes_experiments.new.cli import data
+from singularbayes_experiments.cli import run, tables
+from singularbayes_experiments.new.cli import data, pack, report
 
 app = App(
     name=run.PROGRAM,
@@ -27,7 +27,8 @@ app.command(run.monitoring)
 app.command(run.merge)
 app.command(data)
 app.command(tables.app)
-app.command(report.report)
+app.command(pack)
+app.command(report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,5 @@
 """The commands `run`, `list`, `certificates` and `merge`. Keras is imported when they are called."""
 
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,7 +118,7 @@ def simple_detectors(*, out: Path = Path("runs/simple_detectors.jsonl")) -> int:
     Parameters
     ----------
     out
-        File of records. Beside other records, the report shows them below every table of such data.
+        File of records.
     """
     from singularbayes_experiments.problems.simple_detectors import run_simple_detectors
 
@@ -290,8 +289,6 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: "Engine", cons
     if not (out / record.LINES).exists():
         return int(failed)
     console.print(f"\nRecords: {out / record.LINES}", soft_wrap=True, highlight=False)
-    page = shlex.join([PROGRAM, "report", *([] if out == Path("runs") else [str(out)])])
-    console.print(f"A page of them: {page}", soft_wrap=True, highlight=False)
     return int(failed)
 
 

@@ -44,9 +44,7 @@ from singularbayes_experiments.runs.modes_records import (
     Records,
     by_run,
     chosen,
-    final_results,
 )
-from singularbayes_experiments.runs.modes_tables import tables
 
 _TABLES = [one.name for one in SETS.values() if one.family == "uci"]
 _SETS_HELP = (
@@ -388,7 +386,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     records = read_lines([given.out, *given.earlier])
     found = by_run(records)
     left = [task for task in planned if task.missing(found)]
-    print(tables(final_results(records)))
     print(f"{len(left)} tasks are missing: call it again with the same --out." if left else "All tasks are done.")
     return failed
 
