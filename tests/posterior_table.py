@@ -143,9 +143,9 @@ def set_factor(factor, loc, scale):
         scale = np.sqrt(np.concatenate([scale[:, : factor.k], scale[: factor.k].T]))  # u above v
     rho = scale + np.log(-np.expm1(-scale))
     if isinstance(factor, TiedScalars):
-        factor.values.assign(np.concatenate([loc.ravel(), rho.ravel() / factor.rho_lr]).astype("float32"))
+        factor.values.assign(np.concatenate([loc.ravel(), rho.ravel() / factor.rates.rho]).astype("float32"))
         return
-    factor.values.assign(np.stack([loc, rho / factor.rho_lr]).astype("float32"))
+    factor.values.assign(np.stack([loc / factor.rates.loc, rho / factor.rates.rho]).astype("float32"))
 
 
 def over_keys(function, num, seed=0, compiled=True):

@@ -77,7 +77,7 @@ def test_collapsed_scales_are_found_and_findings_are_ordered_by_severity():
     assert [finding.severity for finding in found.findings] == ["error", "warning", "notice"]
     lines = repr(found).splitlines()
     assert lines[0].startswith("Diagnosis of 'net': 3 findings. Checked: weights not finite, KL weight")
-    assert lines[1] == "Not checked: no better than a constant, overconfident."
+    assert lines[1] == "Not checked: unstable training, no better than a constant, overconfident."
     assert lines[2].startswith("  error: The KL weight is not set for 2 of 2 posteriors")
     assert lines[3].startswith("    Try: callbacks=[sb.KLSchedule()]")
     assert "the median is at 0.012 % of the prior's, and the epistemic standard deviation is near zero" in lines[4]
@@ -162,7 +162,7 @@ def test_weights_that_are_nan_are_the_only_thing_that_is_said():
     found = sb.diagnose(model, X, LABELS)
     assert _names(found) == ["weights_not_finite"] and found.findings[0].severity == "error"
     assert found.findings[0].sentence.startswith("1 of ") and "/posterior/w" in found.findings[0].sentence
-    assert "collapsed" in found.not_checked and "Not checked: no posterior, collapsed" in repr(found)
+    assert "collapsed" in found.not_checked and "Not checked: unstable training, no posterior, collapsed" in repr(found)
 
 
 def test_a_kl_weight_of_0_is_a_warning_and_of_a_frozen_model_no_matter():
@@ -248,3 +248,74 @@ def test_a_dead_column_is_found_in_the_component_that_has_it():
     posterior.factors[1].set(loc, scale)
     found = list(symptoms.dead_columns(_case(model)))
     assert len(found) == 1 and "1 of 2 columns of component 1 of" in found[0].sentence
+
+
+def _with_history(**logged):
+    model = _model()
+    model.history = keras.callbacks.History()
+    model.history.history = {name: list(values) for name, values in logged.items()}
+    return _case(model)
+
+
+def test_a_training_loss_that_rises_again_is_found_with_its_epochs():
+    nll = [0.6, 0.3, 0.1, 0.09, 0.08, 0.08, 0.1, 0.18, 0.26]
+    (finding,) = symptoms.unstable_training(_with_history(loss=nll))
+    assert "rose again by 0.18: the NLL was 0.08 at epoch 4, and 0.26 at epoch 8 (" in finding.sentence
+    assert "CosineDecay" in finding.suggestion and finding.severity == "warning"
+    assert not list(symptoms.unstable_training(_with_history(loss=sorted(nll, reverse=True))))
+    spike = np.linspace(0.6, 0.01, 40)
+    spike[30] += 0.15  # one epoch of forty, by chance
+    assert not list(symptoms.unstable_training(_with_history(loss=spike)))
+    assert list(symptoms.unstable_training(_with_history(loss=spike + 0.3 * (np.arange(40) > 30))))
+    # Nobody minds an early rise, or one of a hundredth of the fall.
+    assert not list(symptoms.unstable_training(_with_history(loss=[0.6, 0.2, 0.4, 0.1, 0.08, 0.05, 0.055, 0.03])))
+
+
+def test_a_rise_is_that_of_the_loss_with_the_final_kl_weight():
+    # Noise opens: the NLL rises from 0.01 to 0.12, and the KL falls by more.
+    nll, kl = [0.6, 0.1, 0.01, 0.04, 0.07, 0.1, 0.12], np.array([900.0, 800, 700, 500, 300, 200, 150])
+    opening = {"nll": nll, "kl": kl, "kl_weight": np.full(7, 1e-3), "loss": nll + 1e-3 * kl}
+    assert not list(symptoms.unstable_training(_with_history(**opening)))
+    (finding,) = symptoms.unstable_training(_with_history(**{**opening, "kl": np.full(7, 150.0)}))
+    assert "0.01 at epoch 2, and 0.12 at epoch 6 (" in finding.sentence
+    # While the weight is annealed the loss rises as it should.
+    weight = np.array([0.0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3])
+    nll, kl = np.array([0.6, 0.3, 0.1, 0.1, 0.1, 0.1, 0.09, 0.08, 0.07, 0.06]), np.full(10, 500.0)
+    annealed = {"nll": nll, "kl": kl, "kl_weight": weight, "loss": nll + weight * kl}
+    assert not list(symptoms.unstable_training(_with_history(**annealed)))
+
+
+@TORCH_FIRST
+def test_training_is_diagnosed_in_the_process_that_trained():
+    model = _model()
+    assert "unstable_training" in sb.diagnose(model, X, draws=2).not_checked
+    model.fit(X[:60], LABELS[:60], epochs=1, verbose=0)
+    model.history.history = {"loss": [1.0, 0.4, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.5, 0.9]}
+    found = sb.diagnose(model, X, draws=2)
+    assert "unstable_training" in found and "unstable_training" in found.checked
+
+
+def test_components_that_differ_widely_are_found_though_each_is_of_use():
+    right = 0.98 * np.eye(2)[LABELS] + 0.01
+    turned = np.where((np.arange(600) < 200)[:, None], right[:, ::-1], right)  # wrong on a third of the examples
+    draws = np.stack([right, right, turned])
+    case = replace(_case(p=class_predictive(draws), y=LABELS), components=3)
+    (finding,) = symptoms.uneven_components(case)
+    best, worst = (-np.log(one[np.arange(600), LABELS]).mean() for one in (right, turned))
+    assert f"component 2 alone is {worst:.3g}, that of component 0 {best:.3g}" in finding.sentence
+    assert "CosineDecay" in finding.suggestion
+    alike = np.stack([right, right, 0.9 * right + 0.05])  # apart beyond chance, by less than a tenth of ln 2
+    assert not list(symptoms.uneven_components(replace(case, p=class_predictive(alike))))
+    wrong = np.array([[True, True, False, False, False, False], [False, False, True, False, False, False]])
+    few = np.where(wrong[..., None], right[:6, ::-1], right[:6])  # two wrong of six, and another one
+    by_chance = replace(case, p=class_predictive(few), y=LABELS[:6], components=2)
+    assert not list(symptoms.uneven_components(by_chance))
+
+
+def test_components_whose_squared_errors_differ_widely_are_found():
+    draws = np.stack([TARGETS, 0.2 * TARGETS, TARGETS])
+    case = replace(_case(p=value_predictive(draws), y=TARGETS), components=3)
+    (finding,) = symptoms.uneven_components(case)
+    assert "mean squared error of component 1 alone" in finding.sentence
+    alike = value_predictive(np.stack([TARGETS, 0.8 * TARGETS, TARGETS]))
+    assert not list(symptoms.uneven_components(replace(case, p=alike)))

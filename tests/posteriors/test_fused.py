@@ -51,34 +51,37 @@ def _assert_same(found, expected, rtol):
         np.testing.assert_allclose(ops.convert_to_numpy(one), ops.convert_to_numpy(other), rtol=rtol, atol=1e-4)
 
 
-def _plain(values, rho_lr):
+RATES = [fused.Rates(), fused.Rates(1.0, 4.0), fused.Rates(0.4, 3.0)]
+
+
+def _plain(values, rates):
     # Not the module's own function: log(1 + e^ρ) as it is written down.
-    return values[0], ops.log1p(ops.exp(rho_lr * values[1]))
+    return rates.loc * values[0], ops.log1p(ops.exp(rates.rho * values[1]))
 
 
-@pytest.mark.parametrize("rho_lr", [1.0, 4.0])
+@pytest.mark.parametrize("rates", RATES)
 @pytest.mark.parametrize("name", ["gaussian", "laplace"])
-def test_a_draw_is_loc_plus_scale_times_noise(name, rho_lr):
+def test_a_draw_is_loc_plus_scale_times_noise(name, rates):
     family, key = families.get_family(name), noise.as_keys(KEY)
     weights = ops.convert_to_tensor(RNG.normal(size=60), "float32")
 
     def plain(values):
-        loc, scale = _plain(values, rho_lr)
+        loc, scale = _plain(values, rates)
         return ops.sum(weights * (loc + scale * family.noise((60,), key)))
 
-    found = _value_and_gradient(lambda values: ops.sum(weights * fused.draw(family, values, rho_lr, key)), VALUES)
+    found = _value_and_gradient(lambda values: ops.sum(weights * fused.draw(family, values, rates, key)), VALUES)
     _assert_same(found, _value_and_gradient(plain, VALUES), rtol=1e-4)
 
 
-@pytest.mark.parametrize("rho_lr", [1.0, 4.0])
+@pytest.mark.parametrize("rates", RATES)
 @pytest.mark.parametrize("name", PRIORS)
-def test_a_kl_is_that_of_the_prior(name, rho_lr):
+def test_a_kl_is_that_of_the_prior(name, rates):
     prior, family, key = PRIORS[name], families.get_family("gaussian"), noise.as_keys(KEY)
 
     def plain(values):
-        return prior.kl(family, *_plain(values, rho_lr), lambda: key)
+        return prior.kl(family, *_plain(values, rates), lambda: key)
 
-    found = _value_and_gradient(lambda values: 2.0 * fused.kl(prior, family, values, rho_lr, lambda: key), VALUES)
+    found = _value_and_gradient(lambda values: 2.0 * fused.kl(prior, family, values, rates, lambda: key), VALUES)
     value, gradient = _value_and_gradient(plain, VALUES)
     _assert_same(found, (2.0 * value, 2.0 * gradient), rtol=1e-3)
 
@@ -90,7 +93,7 @@ class _Twice(priors.Normal):
 
 def test_the_kl_of_a_subclass_of_a_prior_is_its_own():
     family, values = families.get_family("gaussian"), ops.convert_to_tensor(VALUES)
-    once, twice = (fused.kl(prior(0.3), family, values, 1.0, None) for prior in (priors.Normal, _Twice))
+    once, twice = (fused.kl(prior(0.3), family, values, fused.Rates(), None) for prior in (priors.Normal, _Twice))
     np.testing.assert_allclose(ops.convert_to_numpy(twice), 2.0 * ops.convert_to_numpy(once), rtol=1e-5)
 
 
@@ -100,8 +103,11 @@ def test_a_second_derivative_is_an_error(what):
     import torch
 
     x, key, family = torch.tensor(VALUES, requires_grad=True), noise.as_keys(KEY), families.get_family("gaussian")
+    rates = fused.Rates()
     drawn = (
-        fused.draw(family, x, 1.0, key) if what == "draw" else fused.kl(PRIORS["normal"], family, x, 1.0, lambda: key)
+        fused.draw(family, x, rates, key)
+        if what == "draw"
+        else fused.kl(PRIORS["normal"], family, x, rates, lambda: key)
     )
     (first,) = torch.autograd.grad((drawn**2).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
@@ -124,9 +130,9 @@ def test_arrays_that_are_drawn_together_are_drawn_as_alone(name):
 
     def alone(values):
         pairs = zip(split(values, 1), split(eps, 0), strict=True)
-        return loss([fused.gaussian_arrays([part], 2.0, noise_of_part) for part, noise_of_part in pairs])
+        return loss([fused.gaussian_arrays([part], RATES[2], noise_of_part) for part, noise_of_part in pairs])
 
-    found = _value_and_gradient(lambda values: loss([fused.gaussian_arrays(split(values, 1), 2.0, eps)]), VALUES)
+    found = _value_and_gradient(lambda values: loss([fused.gaussian_arrays(split(values, 1), RATES[2], eps)]), VALUES)
     _assert_same(found, _value_and_gradient(alone, VALUES), rtol=1e-5)
 
 

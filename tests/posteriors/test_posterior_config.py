@@ -82,7 +82,7 @@ NAMED = {
     np.int64(8): "LowRank(8)",
     "low_rank": f"LowRank({posteriors.DEFAULT_RANK})",
     "mixture": f"Mixture(LowRank({posteriors.DEFAULT_RANK}), components=4, examples='repeat')",
-    "paper": f"LowRank(16, prior={ScaleMixture()!r}, eta=0.1, start='independent')",
+    "paper": f"LowRank(16, prior={ScaleMixture()!r}, eta=0.1, start='independent', loc_lr=1.0)",
     "adaptive_low_rank": "AdaptiveLowRank()",
     "adapter": "Adapter(16)",
     "full_rank": "FullRank()",

@@ -24,7 +24,8 @@ _THEN = (
     symptoms.no_elbo,
 )
 _WITH_TARGETS = (symptoms.no_better_than_a_constant, symptoms.overconfident)
-_OF_MIXTURES = (symptoms.weak_component,)  # with targets
+_OF_MIXTURES = (symptoms.weak_component, symptoms.uneven_components)  # with targets
+_OF_HISTORY = (symptoms.unstable_training,)  # of a model that this process has trained
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,11 @@ def diagnose(
         model(one_example(x, "diagnose"), training=False)  # makes its weights
     posteriors = find_random_posteriors(model)
     bare = Case(model, posteriors)
-    findings = [finding for check in _FIRST for finding in check(bare)]
+    trained_here = getattr(model, "history", None) is not None  # Keras keeps it until the model is saved
+    first, unknown = ((*_FIRST, *_OF_HISTORY), ()) if trained_here else (_FIRST, _OF_HISTORY)
+    findings = [finding for check in first for finding in check(bare)]
     if any(finding.name == "weights_not_finite" for finding in findings):
-        return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_TARGETS))
+        return _diagnosis(model, findings, first, (*unknown, *_THEN, *_WITH_TARGETS))
     numbers = {source.components for source in find_sources(model)} - {1}
     components = numbers.pop() if len(numbers) == 1 else 1
     kept = {"keep_draws": True} if components > 1 else {}
@@ -118,7 +121,7 @@ def diagnose(
     with_targets = (*_WITH_TARGETS, *(_OF_MIXTURES if components > 1 else ()))
     checks = (*_THEN, *(() if y is None else with_targets))
     findings += [finding for check in checks for finding in check(case)]
-    found = _diagnosis(model, findings, (*_FIRST, *checks), with_targets if y is None else ())
+    found = _diagnosis(model, findings, (*first, *checks), (*unknown, *(with_targets if y is None else ())))
     return replace(found, components=symptoms.component_lines(case))
 
 

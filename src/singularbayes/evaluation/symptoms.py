@@ -22,6 +22,9 @@ _DEAD = 1e-4  # squared norm of a column as a share of the largest's
 _SURE = 3.0  # standard errors
 _LITTLE = 0.005  # of the loss, by which a component has to make predictions worse
 _GAP = 0.02  # of confidence over accuracy, or of coverage under its level
+_APART = 0.1  # of a constant prediction's loss, by which the best and the worst component differ
+_ROSE = (0.1, 0.2)  # of the fall of the training loss, and of its lowest, by which it rises again
+_EPOCHS = 5  # the fewest that show a rise
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,73 @@ def weak_component(case: Case) -> Iterator[Finding]:
         )
 
 
+def uneven_components(case: Case) -> Iterator[Finding]:
+    """Components of the mixtures whose losses are far apart.
+
+    One standard error is asked for, not three: components that fluctuate differ by few, confidently wrong predictions.
+    """
+    assert case.y is not None
+    if case.components == 1:
+        return
+    each = [component_losses(case, only=k) for k in range(case.components)]
+    best, worst = (int(choose([losses.mean() for losses in each])) for choose in (np.argmin, np.argmax))
+    gap = each[worst] - each[best]
+    mean, error = float(gap.mean()), float(gap.std() / math.sqrt(len(gap)))
+    if mean > max(error, _APART * _constant_loss(case)):
+        yield Finding(
+            "uneven_components",
+            "warning",
+            f"Components differ widely: the {_loss_name(case)} of component {worst} alone is {each[worst].mean():.3g}, "
+            f"that of component {best} {each[best].mean():.3g} (a difference of {mean:.2g} ± {error:.1g}).",
+            f"a lower learning rate, or one that decays to 0, such as {_DECAY}: at a constant high rate the last steps "
+            "decide what a component is; longer training, if all still improve.",
+        )
+
+
+def unstable_training(case: Case) -> Iterator[Finding]:
+    """A training loss that rises again in the second half of the last `fit`.
+
+    The loss is taken with the KL weight of the end, in the epochs that had this weight. The NLL alone may rise
+    although training is well: noise that opens costs likelihood and saves KL.
+    """
+    nll, loss = _training_losses(case.model.history.history)
+    if len(loss) < _EPOCHS or not np.isfinite(loss).all():
+        return
+    window = np.ones(max(1, len(loss) // 10))  # epochs of small data scatter
+    # The scatter of one epoch: of independent normal numbers second differences have √6 times their deviation.
+    scatter = float(np.median(np.abs(np.diff(loss, 2)))) / (0.6745 * math.sqrt(6))
+    error = scatter * math.sqrt(2 / window.size)
+    nll, loss = (np.convolve(values, window / window.size, "valid") for values in (nll, loss))
+    lowest = np.minimum.accumulate(loss)
+    later = np.arange(len(loss)) >= len(loss) / 2
+    highest = int(np.argmax(np.where(later, loss - lowest, -np.inf)))
+    rise, before = float(loss[highest] - lowest[highest]), int(np.argmin(loss[: highest + 1]))
+    fall, lowest_of_all = float(loss[0] - loss.min()), abs(float(loss.min()))
+    if rise > max(_SURE * error, _ROSE[0] * fall, _ROSE[1] * lowest_of_all):
+        yield Finding(
+            "unstable_training",
+            "warning",
+            f"The training loss rose again by {rise:.3g}: the NLL was {nll[before]:.3g} at epoch {before}, and "
+            f"{nll[highest]:.3g} at epoch {highest} (counted from the first with the final KL weight; means of "
+            f"{window.size}).",
+            f"a lower learning rate, or one that decays to 0, such as {_DECAY}; sb.EarlyStopping() restores the "
+            "weights of the best epoch.",
+        )
+
+
+def _training_losses(history: dict[str, list[float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns NLL and loss of the epochs with the final KL weight, of the losses that a `fit` has logged."""
+    log = {name: np.asarray(values, "float64") for name, values in history.items()}
+    if "kl" not in log:
+        loss = log.get("loss", np.zeros(0))
+        return log.get("nll", loss), loss
+    full = log["kl_weight"] == log["kl_weight"][-1]
+    return log["nll"][full], (log["nll"] + log["kl_weight"] * log["kl"])[full]
+
+
+_DECAY = "keras.optimizers.schedules.CosineDecay(0.01, steps)"
+
+
 def component_losses(case: Case, only: int | None = None, without: int | None = None) -> np.ndarray:
     """Returns −log p(label), or the squared error, of every example by all components, by one, or by all but one."""
     assert case.p is not None and case.p.draws is not None and case.y is not None
@@ -182,6 +252,12 @@ def component_losses(case: Case, only: int | None = None, without: int | None = 
     if isinstance(case.p, ClassPredictive):
         return label_nll(mean, case.y)
     return ((mean - case.y) ** 2).reshape(len(mean), -1).mean(axis=1)
+
+
+def _constant_loss(case: Case) -> float:
+    """Returns the loss of the best prediction that is the same for all examples."""
+    assert case.y is not None
+    return _label_entropy(case.y) if isinstance(case.p, ClassPredictive) else float(case.y.var(axis=0).mean())
 
 
 def _loss_name(case: Case) -> str:
@@ -248,12 +324,12 @@ def no_better_than_a_constant(case: Case) -> Iterator[Finding]:
     """Predictions that ignore the inputs."""
     assert case.y is not None
     if isinstance(case.p, ClassPredictive):
-        own, constant, what = negative_log_likelihood(case.p.mean, case.y), _label_entropy(case.y), "NLL"
+        own = negative_log_likelihood(case.p.mean, case.y)
         chance = float((case.p.predicted_labels == case.y).mean()) <= np.bincount(case.y).max() / len(case.y)
     else:
         assert case.p is not None
-        own, constant = float(((case.p.mean - case.y) ** 2).mean()), float(case.y.var(axis=0).mean())
-        what, chance = "mean squared error", True
+        own, chance = float(((case.p.mean - case.y) ** 2).mean()), True
+    constant, what = _constant_loss(case), _loss_name(case)
     if constant > 0 and own >= 0.98 * constant and chance:
         yield Finding(
             "no_better_than_a_constant",

@@ -54,8 +54,8 @@ class Scalars(ABC):
         kl_rows: estimate the KL from this many random rows; None takes all rows.
     """
 
-    def __init__(self, layer, name, shape, *, stored, initializer, family, prior, rho_lr, weigh, kl_rows=None):
-        self.shape, self.rho_lr, self.kl_rows = tuple(shape), rho_lr, kl_rows
+    def __init__(self, layer, name, shape, *, stored, initializer, family, prior, rates, weigh, kl_rows=None):
+        self.shape, self.rates, self.kl_rows = tuple(shape), rates, kl_rows
         self.family, self.prior = families.get_family(family), priors.get_prior(prior)
         self.size = math.prod(self.shape)
         self.penalty: Any = None  # of the means, added to the loss beside the KL
@@ -169,11 +169,12 @@ class Scalars(ABC):
     def restarted_velocity(self, velocity: np.ndarray) -> np.ndarray:
         """Returns the mean square gradient of `values` for new means and scales from that of the means before.
 
-        That of all means is that of each, because balancing has turned them; ∂L/∂u = ∂L/∂w · ε · sigmoid(ρ) · rho_lr
-        with E[ε²] = 1 gives that of u. Zeros would make Adam's first hundred steps up to 6 times as large.
+        That of all means is that of each, because balancing has turned them; ∂L/∂v = ∂L/∂w · rates.loc and
+        ∂L/∂u = ∂L/∂w · ε · sigmoid(ρ) · rates.rho with E[ε²] = 1 give that of u. Zeros would make Adam's
+        first hundred steps up to 6 times as large.
         """
         square = velocity.reshape(-1)[: self.size].mean()
-        slope = self.rho_lr / (1 + np.exp(-ops.convert_to_numpy(self.rho).reshape(-1)))
+        slope = self.rates.rho / self.rates.loc / (1 + np.exp(-ops.convert_to_numpy(self.rho).reshape(-1)))
         fitted = np.concatenate([np.full(self.size, square), square * slope**2])
         return fitted.reshape(velocity.shape).astype("float32")
 
@@ -277,29 +278,29 @@ class Scalars(ABC):
 
 
 class Factor(Scalars):
-    """Every scalar has a loc and a scale = softplus(ρ) of its own; `values` stacks loc and u, with ρ = rho_lr · u.
+    """Every scalar has a loc and a scale = softplus(ρ) of its own.
 
-    Adam's step does not depend on the gradient's scale, so storing u trains ρ at `rho_lr` times the optimizer's rate.
+    `values` stacks v and u, with loc = rates.loc · v and ρ = rates.rho · u.
 
     Args:
         loc: initializer of the means; scale: where the scales start (a number, or an initializer of ρ).
         **kwargs: arguments of `Scalars`.
     """
 
-    def __init__(self, layer, name, shape, *, loc, scale, rho_lr, **kwargs):
+    def __init__(self, layer, name, shape, *, loc, scale, rates, **kwargs):
         shape = tuple(shape)
 
         def initializer(_, dtype=None):
             start = loc(shape, dtype)
             if callable(scale):
-                return ops.stack([start, scale(shape, dtype) / rho_lr])
-            return _above_constant(start, inverse_softplus(scale), rho_lr)
+                return ops.stack([start / rates.loc, scale(shape, dtype) / rates.rho])
+            return _above_constant(start, inverse_softplus(scale), rates)
 
-        super().__init__(layer, name, shape, stored=(2, *shape), initializer=initializer, rho_lr=rho_lr, **kwargs)
+        super().__init__(layer, name, shape, stored=(2, *shape), initializer=initializer, rates=rates, **kwargs)
 
     def _parameters(self, values):
         """Returns loc and scale from stacked values: all of them, or those of some rows."""
-        return fused.loc_and_scale(values, self.rho_lr)
+        return fused.loc_and_scale(values, self.rates)
 
     def _stacked(self):
         return _reshaped(self.values, (2, self.size))
@@ -310,12 +311,12 @@ class Factor(Scalars):
     def sample(self, key, *examples):
         if examples:
             return super().sample(key, *examples)
-        return _reshaped(fused.draw(self.family, self._stacked(), self.rho_lr, key), self.shape)
+        return _reshaped(fused.draw(self.family, self._stacked(), self.rates, key), self.shape)
 
     def _whole_kl(self):
         if self.reference is not None:
             return super()._whole_kl()
-        return fused.kl(self.prior, self.family, self._stacked(), self.rho_lr, self._next_key)
+        return fused.kl(self.prior, self.family, self._stacked(), self.rates, self._next_key)
 
     def _rows(self, ids):
         return self._parameters(ops.take(self.values, ids, axis=1))
@@ -325,11 +326,11 @@ class Factor(Scalars):
 
     @property
     def loc(self):
-        return _loc(ops.convert_to_tensor(self.values))
+        return _loc(ops.convert_to_tensor(self.values), self.rates)
 
     @property
     def rho(self):
-        return _rho(ops.convert_to_tensor(self.values), self.rho_lr)
+        return _rho(ops.convert_to_tensor(self.values), self.rates)
 
     @property
     def scale(self):
@@ -339,27 +340,27 @@ class Factor(Scalars):
         """Moves means and scales; softplus of no number is 0."""
         scale = np.maximum(scale, 1e-30)
         rho = scale + np.log(-np.expm1(-scale))
-        self.values.assign(np.stack([loc, rho / self.rho_lr]).astype("float32"))
+        self.values.assign(np.stack([loc / self.rates.loc, rho / self.rates.rho]).astype("float32"))
 
     def set_loc(self, loc) -> None:
         values = np.array(ops.convert_to_numpy(self.values))  # in NumPy: JAX would compile it for every shape
-        values[0] = ops.convert_to_numpy(loc)
+        values[0] = ops.convert_to_numpy(loc) / self.rates.loc
         self.values.assign(values)
 
     def shift_rho(self, by) -> None:
-        self.values.assign(ops.stack([self.values[0], self.values[1] + by / self.rho_lr]))
+        self.values.assign(ops.stack([self.values[0], self.values[1] + by / self.rates.rho]))
 
 
 @one_program(1, 2)
-def _above_constant(loc, rho: float, rho_lr: float):
-    return ops.stack([loc, rho * ops.ones_like(loc) / rho_lr])
-
-
-@one_program()
-def _loc(values):
-    return values[0]
+def _above_constant(loc, rho: float, rates: fused.Rates):
+    return ops.stack([loc / rates.loc, rho * ops.ones_like(loc) / rates.rho])
 
 
 @one_program(1)
-def _rho(values, rho_lr: float):
-    return rho_lr * values[1]
+def _loc(values, rates: fused.Rates):
+    return rates.loc * values[0]
+
+
+@one_program(1)
+def _rho(values, rates: fused.Rates):
+    return rates.rho * values[1]

@@ -5,14 +5,14 @@ its weights. JAX compiles all of a step together. torch and TensorFlow run opera
 for each: there several arrays are drawn together, the noise of the draw also estimates the KL, and formulas have their
 gradients written out where that saves operations.
 
-Values are stacked (2, size): loc and u, with scale = softplus(rho_lr · u).
+Values are stacked (2, size): v and u, with loc = rates.loc · v and scale = softplus(rates.rho · u).
 """
 
 import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -24,29 +24,39 @@ from singularbayes.posteriors.noise import one_program
 _BACKEND = keras.backend.backend()
 
 
+class Rates(NamedTuple):
+    """Learning rates of means and of ρ as multiples of the optimizer's.
+
+    Adam's step does not depend on the gradient's scale, so storing loc / rates.loc trains loc at that rate.
+    """
+
+    loc: float = 1.0
+    rho: float = 1.0
+
+
 @one_program(1)
-def loc_and_scale(values, rho_lr: float):
+def loc_and_scale(values, rates: Rates):
     """Returns loc and scale from stacked values of any shape (2, …)."""
     # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
-    loc, u = ops.split(values, 2, axis=0)
-    return ops.squeeze(loc, 0), softplus(rho_lr * ops.squeeze(u, 0))
+    v, u = ops.split(values, 2, axis=0)
+    return rates.loc * ops.squeeze(v, 0), softplus(rates.rho * ops.squeeze(u, 0))
 
 
-def draw(family, values, rho_lr: float, key):
+def draw(family, values, rates: Rates, key):
     """Returns loc + scale · noise, the noise that `key` names."""
     if family.name == "gaussian" and _BACKEND == "torch" and has_custom_gradients():
-        return gaussian_arrays([values], rho_lr, family.noise(tuple(values.shape[1:]), key)).samples()[0]
-    loc, scale = loc_and_scale(values, rho_lr)
+        return gaussian_arrays([values], rates, family.noise(tuple(values.shape[1:]), key)).samples()[0]
+    loc, scale = loc_and_scale(values, rates)
     return loc + scale * family.noise(tuple(loc.shape), key)
 
 
-def kl(prior, family, values, rho_lr: float, next_key: Callable):
+def kl(prior, family, values, rates: Rates, next_key: Callable):
     """Returns KL(q ‖ p) summed over the weights, as `prior.kl` defines it."""
     if family.name == "gaussian" and has_kl_formula(prior) and has_custom_gradients():
         sampled = prior.mixture_constants is not None
         eps = family.noise(tuple(values.shape[1:]), next_key()) if sampled else None
-        return gaussian_arrays([values], rho_lr, eps).kls(prior)[0]
-    return prior.kl(family, *loc_and_scale(values, rho_lr), next_key)
+        return gaussian_arrays([values], rates, eps).kls(prior)[0]
+    return prior.kl(family, *loc_and_scale(values, rates), next_key)
 
 
 def has_kl_formula(prior) -> bool:
@@ -64,15 +74,15 @@ def has_custom_gradients() -> bool:
 
 
 class GaussianArrays(ABC):
-    """Gaussian scalars in several arrays of values with one rho_lr: one draw of all of them, and the KL of each array.
+    """Gaussian scalars in several arrays of values with the same rates: one draw of all, and the KL of each array.
 
     Args:
         values: arrays (2, size).
         eps: the noise of the draw, for all arrays one after another; None where only a KL in closed form is wanted.
     """
 
-    def __init__(self, values: list, rho_lr: float, eps):
-        self.values, self.rho_lr, self.eps = values, rho_lr, eps
+    def __init__(self, values: list, rates: Rates, eps):
+        self.values, self.rates, self.eps = values, rates, eps
         self.sizes = [array.shape[1] for array in values]
 
     @abstractmethod
@@ -84,9 +94,9 @@ class GaussianArrays(ABC):
         """Returns the KL of each array, in nats: in closed form, or −Σ H(q) + log p(w) at w = loc + scale · ε."""
 
 
-def gaussian_arrays(values: list, rho_lr: float, eps) -> GaussianArrays:
+def gaussian_arrays(values: list, rates: Rates, eps) -> GaussianArrays:
     """Returns the scalars in arrays of values as torch or TensorFlow draws them."""
-    return (_torch_arrays() if _BACKEND == "torch" else _TensorFlowArrays)(values, rho_lr, eps)
+    return (_torch_arrays() if _BACKEND == "torch" else _TensorFlowArrays)(values, rates, eps)
 
 
 @functools.cache
@@ -110,7 +120,7 @@ def _torch_arrays() -> Any:
         @once_differentiable
         def backward(ctx, *upstream):
             up = upstream[0] if len(upstream) == 1 else torch.cat(upstream)
-            gradient = torch.stack([up, up * ctx.arrays.slope * ctx.arrays.eps])
+            gradient = torch.stack([up * ctx.arrays.rates.loc, up * ctx.arrays.slope * ctx.arrays.eps])
             return None, *gradient.split(ctx.arrays.sizes, 1)
 
     class KL(torch.autograd.Function):
@@ -142,8 +152,9 @@ def _torch_arrays() -> Any:
         def compute(self, values):
             """Computes ρ, scale and the draw of all arrays, once."""
             if self.loc is None:
-                self.loc, u = (values[0] if len(values) == 1 else torch.cat(values, 1)).unbind()
-                self.rho = self.rho_lr * u
+                v, u = (values[0] if len(values) == 1 else torch.cat(values, 1)).unbind()
+                self.loc = v if self.rates.loc == 1 else self.rates.loc * v
+                self.rho = self.rates.rho * u
                 self.scale = softplus(self.rho)
                 if self.eps is not None:
                     self.w = torch.addcmul(self.loc, self.scale, self.eps)
@@ -151,14 +162,14 @@ def _torch_arrays() -> Any:
         @functools.cached_property
         def slope(self):
             """The derivative of the scale by u; softplus′ = sigmoid."""
-            return torch.sigmoid(self.rho).mul_(self.rho_lr)
+            return torch.sigmoid(self.rho).mul_(self.rates.rho)
 
         def normal_kl(self, sigma):
             """Returns ½ (loc² + scale²)/σ² − log(scale/σ) − ½ of every scalar, and its gradient."""
             square = torch.addcmul(self.loc * self.loc, self.scale, self.scale)
             each = square.mul_(0.5 / sigma**2).sub_(torch.log(self.scale)).add_(math.log(sigma) - 0.5)
             by_scale = (self.scale * sigma**-2).sub_(self.scale.reciprocal())
-            return each, torch.stack([self.loc * sigma**-2, by_scale.mul_(self.slope)])
+            return each, torch.stack([self.loc * (self.rates.loc * sigma**-2), by_scale.mul_(self.slope)])
 
         def mixture_kl(self, log_pi, sigma, peak, fall):
             """Returns the estimate of every scalar, and its gradient.
@@ -170,7 +181,7 @@ def _torch_arrays() -> Any:
             each = square.mul_(0.5 / sigma**2).sub_(softplus(ratio)).sub_(torch.log(self.scale))
             by_w = torch.sigmoid(ratio).mul_(fall).add_(sigma**-2).mul_(self.w)
             by_u = (by_w * self.eps).sub_(self.scale.reciprocal()).mul_(self.slope)
-            return each.sub_(0.5 + log_pi - math.log(sigma)), torch.stack([by_w, by_u])
+            return each.sub_(0.5 + log_pi - math.log(sigma)), torch.stack([by_w * self.rates.loc, by_u])
 
     return TorchArrays
 
@@ -181,15 +192,15 @@ class _TensorFlowArrays(GaussianArrays):
     def samples(self):
         import tensorflow as tf
 
-        loc, u = _loc_and_u(tf.concat(self.values, 1))
-        return tf.split(loc + tf.math.softplus(self.rho_lr * u) * self.eps, self.sizes)
+        loc, rho = self._loc_and_rho(tf.concat(self.values, 1))
+        return tf.split(loc + tf.math.softplus(rho) * self.eps, self.sizes)
 
     def kls(self, prior):
         import tensorflow as tf
 
         values = tf.concat(self.values, 1)
         if prior.mixture_constants is None:
-            each = prior.each_kl(families.get_family("gaussian"), *loc_and_scale(values, self.rho_lr), ops)
+            each = prior.each_kl(families.get_family("gaussian"), *loc_and_scale(values, self.rates), ops)
         else:
             each = self._mixture_kl(values, *prior.mixture_constants)
         return [tf.reduce_sum(part) for part in tf.split(each, self.sizes)]
@@ -200,8 +211,7 @@ class _TensorFlowArrays(GaussianArrays):
 
         @tf.custom_gradient
         def kl(values):
-            loc, u = _loc_and_u(values)
-            rho = self.rho_lr * u
+            loc, rho = self._loc_and_rho(values)
             scale = tf.math.softplus(rho)
             w = loc + scale * self.eps
             square = w * w
@@ -211,15 +221,16 @@ class _TensorFlowArrays(GaussianArrays):
             def gradient(upstream):
                 by_w = w * (fall * tf.sigmoid(ratio) + sigma**-2)
                 by_rho = (by_w * self.eps - 1.0 / scale) * tf.sigmoid(rho)
-                return tf.reshape(tf.concat([upstream * by_w, (self.rho_lr * upstream) * by_rho], 0), (2, -1))
+                parts = (self.rates.loc * upstream) * by_w, (self.rates.rho * upstream) * by_rho
+                return tf.reshape(tf.concat(parts, 0), (2, -1))
 
             return each - (0.5 + log_pi - math.log(sigma)), gradient
 
         return kl(values)
 
+    def _loc_and_rho(self, values):
+        """Returns loc and ρ from values (2, size), whose gradient is a concatenation: twice as fast as a stack."""
+        import tensorflow as tf
 
-def _loc_and_u(values):
-    """Returns the two rows of values (2, size), whose gradient is a concatenation: twice as fast as a stack."""
-    import tensorflow as tf
-
-    return tf.split(tf.reshape(values, (-1,)), 2)
+        v, u = tf.split(tf.reshape(values, (-1,)), 2)
+        return v if self.rates.loc == 1 else self.rates.loc * v, self.rates.rho * u

@@ -41,7 +41,7 @@ class JointDraws:
         self._model: Callable[[], Any] = weakref.ref(model)
         groups: dict[Any, list[Callable[[], Any]]] = defaultdict(list)  # of one formula
         for member in members:
-            groups[member.joint_factor.prior, member.joint_factor.rho_lr].append(weakref.ref(member))
+            groups[member.joint_factor.prior, member.joint_factor.rates].append(weakref.ref(member))
         self._groups = list(groups.values())
 
     def sample(self, posterior) -> Any:
@@ -73,7 +73,7 @@ def _drawn(members: list) -> list:
     values, sizes = [factor.values.value for factor in factors], [factor.size for factor in factors]
     flat = [_reshaped(array, (2, size)) for array, size in zip(values, sizes, strict=True)]
     eps = factors[0].family.noise((sum(sizes),), noise.next_key(members[0].seed_generator))
-    drawn = fused.gaussian_arrays(flat, factors[0].rho_lr, eps)
+    drawn = fused.gaussian_arrays(flat, factors[0].rates, eps)
     kls = _KLs(drawn, factors[0].prior, values)
     for number, factor in enumerate(factors):
         factor.kl_of_draw = (kls, number)

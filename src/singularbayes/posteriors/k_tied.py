@@ -9,34 +9,36 @@ from singularbayes.posteriors import initializers
 from singularbayes.posteriors.factor import Scalars, halves
 from singularbayes.posteriors.families import softplus
 from singularbayes.posteriors.full_rank import Entrywise
+from singularbayes.posteriors.fused import Rates
 from singularbayes.posteriors.product import checked_rank
 
 
 class TiedScalars(Scalars):
     """Scalars with means of their own and scales U Vᵀ, where U (rows × k) and V (columns × k) are softplus(ρ).
 
-    One flat variable holds the means, then u above v, with ρ = rho_lr · u: rows · columns + k (rows + columns) values.
+    One flat variable holds the means, then u above v, with ρ = rates.rho · u;
+    it has rows · columns + k (rows + columns) values.
 
     Args:
         loc: initializer of the means; rho: gives the start of ρ, (rows + columns, k).
         **kwargs: arguments of `Scalars`.
     """
 
-    def __init__(self, layer, name, shape, k, *, loc, rho, rho_lr, **kwargs):
+    def __init__(self, layer, name, shape, k, *, loc, rho, rates, **kwargs):
         rows, columns = self._sizes = tuple(shape)
         self.k = k
 
         def initializer(_, dtype=None):
-            start = rho((rows + columns, k), dtype) / rho_lr
+            start = rho((rows + columns, k), dtype) / rates.rho
             return ops.concatenate([ops.reshape(loc((rows, columns), dtype), (-1,)), ops.reshape(start, (-1,))])
 
         stored = (rows * columns + k * (rows + columns),)
-        super().__init__(layer, name, shape, stored=stored, initializer=initializer, rho_lr=rho_lr, **kwargs)
+        super().__init__(layer, name, shape, stored=stored, initializer=initializer, rates=rates, **kwargs)
 
     def _parts(self):
         """Returns the means (size,), U and V."""
         loc, tied = halves(ops.convert_to_tensor(self.values), self.size)
-        u, v = halves(softplus(self.rho_lr * ops.reshape(tied, (-1, self.k))), self._sizes[0])
+        u, v = halves(softplus(self.rates.rho * ops.reshape(tied, (-1, self.k))), self._sizes[0])
         return loc, u, v
 
     def _flat(self):
@@ -58,7 +60,7 @@ class TiedScalars(Scalars):
 
     @property
     def rho(self):
-        return self.rho_lr * ops.reshape(self.values[self.size :], (-1, self.k))
+        return self.rates.rho * ops.reshape(self.values[self.size :], (-1, self.k))
 
     @property
     def scale(self):
@@ -67,7 +69,7 @@ class TiedScalars(Scalars):
 
     def shift_rho(self, by) -> None:
         loc, u = halves(ops.convert_to_tensor(self.values), self.size)
-        self.values.assign(ops.concatenate([loc, u + by / self.rho_lr]))
+        self.values.assign(ops.concatenate([loc, u + by / self.rates.rho]))
 
     def set_loc(self, loc) -> None:
         loc = ops.reshape(ops.convert_to_tensor(loc, "float32"), (-1,))
@@ -114,7 +116,7 @@ class KTied(Entrywise):
             rho=initializers.fresh_copy(self.rho_initializer) or self._tied_start(rows, columns, self.eta * std),
             family=self.family,
             prior=self.prior,
-            rho_lr=self.rho_lr,
+            rates=Rates(rho=self.rho_lr),
             weigh=self._weigh,
             kl_rows=self.kl_rows,
         )

@@ -8,6 +8,7 @@ from keras import ops
 from singularbayes.checks import require_integer, require_positive
 from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.factor import RHO_SHIFT, Factor
+from singularbayes.posteriors.fused import Rates
 from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.step_watch import watched_kl
 
@@ -33,6 +34,7 @@ class Variational(RandomPosterior):
     """
 
     draws_matrices = True  # whether the arrays of a draw are matrices: A and B, or W
+    loc_lr = 1.0  # learning rate of the means as a multiple of the optimizer's
     has_columns = False  # whether it is W = A Bᵀ, so that a prior can be about its columns
     eta: Any  # as given: a number, or None for that of the class
 
@@ -159,7 +161,7 @@ class Variational(RandomPosterior):
             scale=scale,
             family=self.family,
             prior=self.prior,
-            rho_lr=self.rho_lr,
+            rates=Rates(self.loc_lr, self.rho_lr),
             weigh=self._weigh,
             kl_rows=self.kl_rows,
         )

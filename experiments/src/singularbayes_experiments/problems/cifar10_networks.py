@@ -107,7 +107,7 @@ def build(
     posteriors: dict[str, Callable[[int], Posterior]] = {
         "deterministic": lambda i: Deterministic(),
         "full_rank": lambda i: FullRank(prior=prior),
-        "low_rank": lambda i: LowRank(ranks[i], prior=prior),
+        "low_rank": lambda i: LowRank(ranks[i], prior=prior, loc_lr=1.0),
         "rank_one": lambda i: RankOne(prior=prior),
     }
     posteriors["dropout"] = posteriors["deterministic"]

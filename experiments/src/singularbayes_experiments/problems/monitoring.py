@@ -74,8 +74,8 @@ def clinc150(intents: data.Intents | None = None, epochs: int = 30) -> Scores:
     model = keras.Sequential(
         [
             keras.Input((x.shape[1],)),
-            sb.layers.Dense(256, "relu", posterior=sb.LowRank(32)),
-            sb.layers.Dense(len(intents.classes), posterior=sb.LowRank(64)),
+            sb.layers.Dense(256, "relu", posterior=sb.LowRank(32, loc_lr=1.0)),
+            sb.layers.Dense(len(intents.classes), posterior=sb.LowRank(64, loc_lr=1.0)),
         ]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
