@@ -1,25 +1,15 @@
 """What is scaled and tuned knows no stay or row that it may not, and a detector has the recorded direction."""
 
-import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
-from singularbayes_experiments import data
-from singularbayes_experiments.problems import (
-    icu,
-    icu_features,
-    simple_detectors,
-    table_comparison,
-    table_methods,
-)
-from singularbayes_experiments.problems.table_methods import TableMethod
-from singularbayes_experiments.problems.table_sets import Table
+from singularbayes_experiments import data, store
+from singularbayes_experiments.new.problems import detectors, tables
+from singularbayes_experiments.problems import icu, icu_features
 
 pytestmark = pytest.mark.on_torch
-RESULTS = Path(__file__).parents[1] / "results"
 needs_data = pytest.mark.skipif(
     not os.environ.get("SINGULARBAYES_DATA"), reason="needs $SINGULARBAYES_DATA, a folder with the data sets"
 )
@@ -85,7 +75,7 @@ def _ridge(x, y, seed, alpha=1.0, power=1):
 
     def predict(new):
         mean = np.hstack([new**power, np.ones((len(new), 1))]) @ weights
-        return table_methods._normal(mean, np.full(len(new), deviation))
+        return tables._normal(mean, np.full(len(new), deviation))
 
     return predict
 
@@ -103,31 +93,28 @@ def _shares(x, y, seed, smoothing=1.0, columns=1):
 
 
 METHODS = {
-    "yacht": TableMethod(_ridge, {"alpha": (0.01, 1.0, 30.0, 1000.0), "power": (1, 3)}),
-    "wine": TableMethod(_shares, {"smoothing": (0.1, 1.0, 5.0, 20.0), "columns": (1, 2)}),
+    "yacht": tables.TableMethod(_ridge, {"alpha": (0.01, 1.0, 30.0, 1000.0), "power": (1, 3)}),
+    "wine": tables.TableMethod(_shares, {"smoothing": (0.1, 1.0, 5.0, 20.0), "columns": (1, 2)}),
 }
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_tuning_reads_no_test_row_of_the_split_that_chooses(name, monkeypatch):
+def test_tuning_reads_no_test_row_of_the_split_that_chooses(name):
     rng, rows = np.random.default_rng(1), np.arange(90)
     x = rng.normal(size=(90, 3))
     y = x[:, 0] ** 3 + x[:, 1] + rng.normal(size=90)
     y = y if name == "yacht" else np.digitize(y, [-1.0, 1.0])
-    one = Table(name, x, y, tuple((rows[rows % 5 != i], rows[rows % 5 == i]) for i in range(5)))
-    kind = "REGRESSION" if name == "yacht" else "CLASSIFICATION"
-    monkeypatch.setattr(table_methods, kind, {"made_up": METHODS[name]})
-    monkeypatch.setattr(table_comparison, "table", lambda asked: one)
-    before = table_comparison.run(("tuned", name, 0, "made_up"))
-    assert len(set(before["validation_nll"])) == 8  # so a choice is one
-    test = one.splits[0][1]
+    one = tables.Table(x, y, tuple((rows[rows % 5 != i], rows[rows % 5 == i]) for i in range(5)))
+    train, test = one.splits[0]
+    changes, before = tables.tune(one, METHODS[name])
+    result = tables.scores_of_fit(one, METHODS[name].fit, changes, train, test, 0)
     x[test] = -3 * x[test]
     y[test] = y[test] + 40 if name == "yacht" else (y[test] + 1) % 3
-    after = table_comparison.run(("tuned", name, 0, "made_up"))
-    assert after["choice"] == before["choice"] and after["validation_nll"] == before["validation_nll"]
-    assert after["results"][0]["nll"] != before["results"][0]["nll"]
-    train, validation = one.validation(0)
-    assert not {*train, *validation} & {*test} and not {*train} & {*validation}
+    again, after = tables.tune(one, METHODS[name])
+    assert again == changes and after["validation_nll"] == before["validation_nll"]
+    assert tables.scores_of_fit(one, METHODS[name].fit, changes, train, test, 0)["nll"] != result["nll"]
+    fitted, validation = one.validation(0)
+    assert not {*fitted, *validation} & {*test} and not {*fitted} & {*validation}
 
 
 # -- directions of detectors -----------------------------------------------------------------------------------------
@@ -137,13 +124,19 @@ def test_tuning_reads_no_test_row_of_the_split_that_chooses(name, monkeypatch):
 @pytest.mark.parametrize("experiment", ["fashion_mnist", "mnist"])
 def test_the_recorded_auroc_of_pixels_is_that_of_the_data(experiment):
     """The two pairs of an experiment lie on both sides of one half, or one is far from it: a flipped sign shows."""
-    lines = map(json.loads, (RESULTS / "simple_detectors.jsonl").read_text().splitlines())
-    (kept,) = (one for one in lines if one["experiment"] == experiment)
-    ((name, found),) = simple_detectors.detect(experiment)
-    assert name == kept["method"] and found == pytest.approx(kept["metrics"], abs=1e-9)
-    more = 1 if name == "more_pixels" else -1
-    inside = more * np.count_nonzero(getattr(data, experiment)().test[0], axis=(1, 2))
-    for metric, auroc in kept["metrics"].items():
+    rows = store.connect().execute(
+        "SELECT method, metric, value FROM scores WHERE experiment = 'detectors' AND task = ? AND seed = 0 "
+        "AND ends_with(method, 'pixels') AND ends_with(metric, 'auroc_ood')",
+        [experiment],
+    )
+    kept = {metric: (method, auroc) for method, metric, auroc in rows.fetchall()}
+    for metric, (method, auroc) in kept.items():
+        more = 1 if method == "more_pixels" else -1
+        inside = more * np.count_nonzero(getattr(data, experiment)().test[0], axis=(1, 2))
         outside = more * np.count_nonzero(getattr(data, metric.split("/")[0])().test[0], axis=(1, 2))
         pairs = len(inside) * len(outside)
         assert stats.mannwhitneyu(outside, inside).statistic / pairs == pytest.approx(auroc, abs=1e-6)
+    found = detectors.INPUTS[method](experiment, detectors.DetectorSettings())
+    assert len(kept) == 2 and {metric: found[metric] for metric in kept} == pytest.approx(
+        {metric: auroc for metric, (_, auroc) in kept.items()}, abs=1e-9
+    )

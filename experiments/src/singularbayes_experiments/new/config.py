@@ -23,10 +23,10 @@ from typing import Any
 
 import yaml
 
-from singularbayes_experiments.new.methods import find_method
+from singularbayes_experiments.new.methods import Settings, find_method
 from singularbayes_experiments.new.methods.base import with_named_rank
 from singularbayes_experiments.new.methods.settings import program_settings
-from singularbayes_experiments.new.problems.base import RESULT, TUNING, Problem
+from singularbayes_experiments.new.problems.base import RESULT, TUNING, OwnRuns, Problem
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 PROBLEMS = "singularbayes_experiments.new.problems"
@@ -88,16 +88,19 @@ class Experiment:
     common: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def problem(self) -> Problem:
-        """The object of the only `Problem` that its module defines."""
+    def problem(self) -> Any:
+        """The object of the only problem that its module defines."""
         module = importlib.import_module(f"{PROBLEMS}.{self.problem_name}")
-        own = [
-            each
-            for each in vars(module).values()
-            if inspect.isclass(each) and issubclass(each, Problem) and each.__module__ == module.__name__
-        ]
-        (kind,) = [each for each in own if not inspect.isabstract(each)]
+        own = [each for each in vars(module).values() if inspect.isclass(each) and each.__module__ == module.__name__]
+        (kind,) = [each for each in own if issubclass(each, Problem | OwnRuns) and not inspect.isabstract(each)]
         return kind(**self.options)
+
+    def require_method(self, method: str) -> None:
+        """Raises where there is no such method."""
+        if isinstance(self.problem, OwnRuns):
+            known([method], self.problem.methods, f"A method of {self.name}")
+        else:
+            find_method(method)
 
     def tasks_of(self, preset: str, stage: str = RESULT) -> tuple[str, ...]:
         """Returns the tasks of a preset; in tuning those whose runs choose for all."""
@@ -159,7 +162,9 @@ class Experiment:
             every = [(place, typed(own, changes or {}, "--set")) for place, own in grid]
             groups: dict[Any, list] = {}
             for (place, own), seed in itertools.product(every, seeds or self._seeds(preset, stage, task)):
-                groups.setdefault(program_settings(own), []).append((place, seed, own))
+                groups.setdefault(program_settings(own) if isinstance(own, Settings) else own, []).append(
+                    (place, seed, own)
+                )
             for runs in groups.values():
                 places, own_seeds, settings = (tuple(part) for part in zip(*runs, strict=True))
                 found.append(Task(self.name, task, method, preset, stage, places, own_seeds, settings))
@@ -169,7 +174,7 @@ class Experiment:
         settings = self.problem.Settings()
         for own in changes:
             settings = typed(settings, own, f"{self.name}.yaml")
-        return with_named_rank(method, settings)
+        return with_named_rank(method, settings) if isinstance(settings, Settings) else settings
 
     def _preset(self, preset: str) -> Mapping[str, Any]:
         known([preset], self.presets, f"A preset of {self.name}")
@@ -248,14 +253,7 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     """Returns an experiment from what its YAML file holds; raises where a key is unknown."""
     file = f"{name}.yaml"
     known(content, _EXPERIMENT, f"A key of {file}")
-    for preset, own in content["presets"].items():
-        known(own, _PRESET, f"A key of {preset} in {file}")
-        tasks = own.get("tasks", ())
-        _check(own, preset, file)
-        for task in tasks if isinstance(tasks, Mapping) else ():
-            known(tasks[task] or {}, _TASK, f"A key of {preset}/{task} in {file}")
-            _check(tasks[task] or {}, f"{preset}/{task}", file)
-    return Experiment(
+    found = Experiment(
         name,
         content["summary"],
         content["problem"],
@@ -265,14 +263,22 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
         tuple(content.get("tasks", ())),
         content.get("settings", {}),
     )
+    for preset, own in content["presets"].items():
+        known(own, _PRESET, f"A key of {preset} in {file}")
+        tasks = own.get("tasks", ())
+        _check(found, own, preset)
+        for task in tasks if isinstance(tasks, Mapping) else ():
+            known(tasks[task] or {}, _TASK, f"A key of {preset}/{task} in {file}")
+            _check(found, tasks[task] or {}, f"{preset}/{task}")
+    return found
 
 
-def _check(part: Mapping[str, Any], where: str, file: str) -> None:
+def _check(experiment: Experiment, part: Mapping[str, Any], where: str) -> None:
     for method, own in part.get("methods", {}).items():
-        find_method(method)
-        known(own or {}, _METHOD, f"A key of {where}/{method} in {file}")
+        experiment.require_method(method)
+        known(own or {}, _METHOD, f"A key of {where}/{method} in {experiment.name}.yaml")
         for each in (own or {}).get("grid", []):
-            known(each, _PART, f"A key of a grid of {where}/{method} in {file}")
+            known(each, _PART, f"A key of a grid of {where}/{method} in {experiment.name}.yaml")
 
 
 def names(folder: Path = CONFIGS) -> list[str]:

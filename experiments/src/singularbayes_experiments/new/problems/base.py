@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -43,6 +43,22 @@ class Data:
     test: Part | None = None
     ood: Mapping[str, np.ndarray] = field(default_factory=dict)
     unit: float = 1.0
+
+
+class OwnRuns(ABC):
+    """An experiment that does its tasks itself, by methods of its own.
+
+    Attributes:
+        Settings: what YAML may set, a frozen dataclass.
+        methods: names of its methods.
+    """
+
+    Settings: ClassVar[type]
+    methods: ClassVar[Collection[str]]
+
+    @abstractmethod
+    def run(self, task) -> Iterable:
+        """Yields the `study.Outcome` of every run of a task, in order."""
 
 
 class Problem(ABC):

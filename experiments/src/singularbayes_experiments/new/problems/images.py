@@ -42,8 +42,8 @@ class Images(Problem):
 
     Settings = ImageSettings
 
-    def __init__(self, known: str, ood: tuple[str, ...]):
-        self.known, self.ood = known, tuple(ood)
+    def __init__(self, known: str, ood: tuple[str, ...], classes: int = CLASSES):
+        self.known, self.ood, self.classes = known, tuple(ood), classes
 
     def data(self, task, seed, settings: ImageSettings, stage) -> Data:
         """One split serves all seeds."""
@@ -73,7 +73,7 @@ class Images(Problem):
         stack += [keras.layers.Flatten()] if settings.filters else []
         for i, units in enumerate(settings.units, start=1):
             stack.append(layers.Dense(units, "relu", posterior=next(posteriors), name=f"hidden_{i}"))
-        return keras.Sequential([*stack, layers.Dense(CLASSES, posterior=next(posteriors), name="logits")])
+        return keras.Sequential([*stack, layers.Dense(self.classes, posterior=next(posteriors), name="logits")])
 
     def uses(self, settings: ImageSettings) -> list[int]:
         places = [(28 >> i) ** 2 for i in range(len(settings.filters))]
