@@ -108,7 +108,7 @@ class Weights:
     def __call__(self, rank: int) -> Posterior:
         """Returns the posterior of a weight matrix."""
         own, options = self.settings, self._options()
-        independent = {"damping": own.damping, "overcomplete": own.overcomplete, "start": "independent"}
+        independent = {"damping": own.damping, "overcomplete": own.overcomplete, "start": "independent", "loc_lr": 1.0}
         starts = {
             "independent": independent,
             "glorot": independent | {"initializer": keras.initializers.GlorotNormal()},

@@ -286,7 +286,7 @@ def network(settings: CertificateSettings) -> keras.Model:
     }
 
     def drawn(rows: int, units: int, filters=None) -> dict:
-        low = {"eta": 0.1, "start": "independent", "initializer": filters}
+        low = {"eta": 0.1, "start": "independent", "loc_lr": 1.0, "initializer": filters}
         rank = settings.rank
         posterior = (
             FullRank(initializer=filters, **options)
