@@ -1,1 +1,0 @@
-"""The command line of the experiments, one file per command."""

@@ -1,1 +1,0 @@
-"""How a problem is trained and scored by every method."""

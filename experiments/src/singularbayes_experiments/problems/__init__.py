@@ -1,1 +1,0 @@
-"""One experiment per file."""

@@ -1,1 +1,0 @@
-"""Running experiments: one after another, together, or on other machines."""
