@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 from singularbayes_experiments import data, store
-from singularbayes_experiments.new.problems import detectors, tables
-from singularbayes_experiments.problems import icu, icu_features
+from singularbayes_experiments.new.problems import care, care_features, detectors, tables
+from singularbayes_experiments.new.problems.base import Data
 
 pytestmark = pytest.mark.on_torch
 needs_data = pytest.mark.skipif(
@@ -19,7 +19,7 @@ needs_data = pytest.mark.skipif(
 STAYS = 600
 
 
-def made_up_stays(rng: np.random.Generator) -> icu_features.Care:
+def made_up_stays(rng: np.random.Generator) -> care_features.Stays:
     """Features of other sizes each, a tenth of them missing; the first of both kinds is the number of the stay."""
 
     def features(columns: int) -> np.ndarray:
@@ -29,27 +29,27 @@ def made_up_stays(rng: np.random.Generator) -> icu_features.Care:
         return x
 
     died, unit = (rng.random(STAYS) < 0.2).astype(int), rng.integers(1, 5, STAYS)
-    return icu_features.Care(features(44), features(23), died, unit, np.array(list("abc"))[np.arange(STAYS) % 3])
+    return care_features.Stays(features(44), features(23), died, unit, np.array(list("abc"))[np.arange(STAYS) % 3])
 
 
-def numbers(sets) -> list[np.ndarray]:
+def numbers(sets: Data) -> list[np.ndarray]:
     """Returns the numbers of the stays in training, validation, test and, of PhysioNet, out of distribution."""
-    parts = [part[0][:, 0].astype("float64") for part in (sets.train, sets.validation, sets.test, sets.ood)]
+    parts = [x[:, 0].astype("float64") for x in (sets.train.x, sets.validation.x, sets.test.x, sets.ood[care.OOD])]
     parts = parts if sum(map(len, parts)) == STAYS else parts[:3]
     least, most = (end(np.concatenate(parts)) for end in (np.min, np.max))
     return [np.rint((part - least) / (most - least) * (STAYS - 1)).astype(int) for part in parts]
 
 
-@pytest.mark.parametrize("units", ["range", "deviation"])
-@pytest.mark.parametrize("shift", icu.SHIFTS)
-def test_stays_that_do_not_train_change_nothing_that_trains(shift, units, monkeypatch):
+@pytest.mark.parametrize("scaling", ["range", "deviation"])
+@pytest.mark.parametrize("shift", care.SHIFTS)
+def test_stays_that_do_not_train_change_nothing_that_trains(shift, scaling, monkeypatch):
     rng = np.random.default_rng(0)
     stays = made_up_stays(rng)
-    elsewhere = icu_features.Elsewhere(rng.normal(size=(50, 23)), np.zeros(50))
-    monkeypatch.setattr(icu_features, "physionet", lambda: stays)
-    monkeypatch.setattr(icu_features, "eicu", lambda: elsewhere)
-    split = icu.split.__wrapped__  # without the cache
-    before = split(shift, units)
+    elsewhere = care_features.Elsewhere(rng.normal(size=(50, 23)), np.zeros(50))
+    monkeypatch.setattr(care_features, "physionet", lambda sets: stays)
+    monkeypatch.setattr(care_features, "eicu", lambda: elsewhere)
+    data_of = partial(care.Care().data, shift, 0, care.CareSettings(scaling=scaling), "result")
+    before = data_of()
     found = numbers(before)
     assert len(np.unique(np.concatenate(found))) == STAYS  # every stay is in one part
     for part, name in zip(found[1:], ("validation", "test", "ood")[: len(found) - 1], strict=True):
@@ -58,10 +58,11 @@ def test_stays_that_do_not_train_change_nothing_that_trains(shift, units, monkey
             x[part, 3] = np.nan
         if name != "validation":  # whose outcomes choose it
             stays.died[part] = 1 - stays.died[part]
-        after = split(shift, units)
-        for array, expected in zip(after.train, before.train, strict=True):
-            np.testing.assert_array_equal(array, expected)
-        assert not np.array_equal(getattr(after, name)[0], getattr(before, name)[0])
+        after = data_of()
+        for array in ("x", "y", "weight"):
+            np.testing.assert_array_equal(getattr(after.train, array), getattr(before.train, array))
+        one, other = (each.ood[care.OOD] if name == "ood" else getattr(each, name).x for each in (before, after))
+        assert not np.array_equal(one, other)
 
 
 # -- tuning of tables ------------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ import keras
 import numpy as np
 import pytest
 from posterior_table import TORCH_FIRST
-from singularbayes_experiments.problems import adaptive_rank
-from singularbayes_experiments.records.record import Record
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, plots, ranks
@@ -286,28 +284,6 @@ def test_a_figure_that_nobody_named_replaces_no_file(trained, tmp_path, monkeypa
     (tmp_path / "rank.png").write_text("mine")
     assert main(["rank", "model.keras"]) == 0
     assert (tmp_path / "rank.png").read_text() == "mine" and (tmp_path / "rank-2.png").stat().st_size > 1000
-
-
-# -- the experiment --------------------------------------------------------------------------------------------------
-
-
-def _record(method, seed, nll, **more):
-    return Record("adaptive_rank", method, seed, {}, {"validation_nll": nll, **more}, 1, 0.0)
-
-
-def test_the_verdict_is_by_one_standard_error_of_the_best_rank():
-    sweep = [_record("low_rank_4", s, v) for s, v in enumerate((0.5, 0.52, 0.54))]
-    sweep += [_record("low_rank_8", s, v) for s, v in enumerate((0.30, 0.31, 0.32))]
-    learned = [_record("low_rank_auto", s, v, learned_rank_01=7.0) for s, v in enumerate((0.31, 0.315, 0.32))]
-    found = adaptive_rank.verdict([*sweep, *learned])
-    assert found.best == "low_rank_8" and found.error == pytest.approx(0.01 / math.sqrt(3))
-    assert found.within and found.ranks == {"01": [7, 7, 7]}  # 0.315 <= 0.31 + 0.00577
-    worse = [_record("low_rank_auto", s, 0.317) for s in range(3)]
-    assert not adaptive_rank.verdict([*sweep, *worse]).within and "not within" in str(
-        adaptive_rank.verdict([*sweep, *worse])
-    )
-    with pytest.raises(ValueError, match="verdict needs all ranks and low_rank_auto with the same seeds"):
-        adaptive_rank.verdict([*sweep, *learned[:2]])
 
 
 def test_a_users_own_relu_has_no_bound_of_its_slope():

@@ -11,9 +11,9 @@ from singularbayes_experiments.new.methods.base import adam, callbacks
 import singularbayes as sb
 from singularbayes.posteriors import find_posteriors
 
-# Of networks that compile for long, and of that of MNIST once more: the methods in `make test`.
+# Of networks that compile for long, and of dense ones like that of MNIST: the methods in `make test`.
 USUAL = {
-    "fashion_mnist": ("low_rank",),
+    **dict.fromkeys(("fashion_mnist", "icu", "uci"), ("low_rank",)),
     "sst2": ("deterministic", "mixture_svd"),
     "beijing": ("low_rank", "mixture_repeat_anchored"),
 }
@@ -38,10 +38,13 @@ SCORED = {
     "sst2": {"nll", "auprc", "validation_nll", "auroc_ood_entropy", "ag_news/auroc_ood_entropy"},
     "beijing": {"mae", "nll", "nll_total", "coverage", "width", "conformal_picp_95", "validation_mae", "last_value_mae"}
     | {"noise_weight_2", "auroc_ood_total", "guangzhou/auroc_ood_total", "shenyang/auroc_ood_total"},
+    "icu": {"nll", "accuracy", "ece", "auroc", "shifted_nll", "held_out_care/auroc_ood_entropy", "auroc_ood_entropy"},
+    "uci": {"nll", "rmse", "mae", "coverage"},
     "cnn": {"nll", "accuracy", "ece", "mnist/auroc_ood_entropy", "notmnist/auroc_ood_entropy"},
 }
 # What several draws add.
 SPREAD = {"toy": "iqr_ratio", "sst2": "mi_ratio", "beijing": "guangzhou_bare/auroc_ood_epistemic"}
+SPREAD |= {"icu": "held_out_care/auroc_ood_mi", "uci": "risk_at_80_epistemic"}
 WITHOUT_SPREAD = ("deterministic",)
 
 
@@ -70,11 +73,11 @@ def test_what_is_trained_predicts_alike_after_saving_and_loading(method, tmp_pat
     assert study.sizes(loaded) == study.sizes(trained)
 
 
-@pytest.mark.parametrize("name", ["toy", "mnist", "sst2", "beijing"])
+@pytest.mark.parametrize("name", ["toy", "mnist", "sst2", "beijing", "icu"])
 def test_tuning_sees_no_test_row(name, monkeypatch):
     tiny.install(monkeypatch)
     experiment, task = tiny.task(name, "low_rank")
-    tuned, reported = (experiment.problem.data(name, 3, task.settings[0], stage) for stage in ("tuning", "result"))
+    tuned, reported = (experiment.problem.data(task.task, 3, task.settings[0], stage) for stage in ("tuning", "result"))
     assert tuned.test is None and list(tuned.ood) == ["perturbed"]
     np.testing.assert_array_equal(tuned.train.x, reported.train.x)
     np.testing.assert_array_equal(tuned.validation.x, reported.validation.x)

@@ -15,6 +15,7 @@ Cells are read as text. A measurement that is no number is no measurement, as wh
 without a readable id or time is an error.
 """
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,10 +103,11 @@ def read(paths: Mapping[str, Path]) -> CareStays:
 def _view(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
     """Names the columns of a table that are read; raises for a file without them."""
     columns, file = ", ".join(COLUMNS[name]), str(path).replace("'", "''")
-    options = "all_varchar = true, header = true, delim = ',', quote = '\"', escape = '\"'"
     try:
+        header = {str(column).strip(): "VARCHAR" for column in pd.read_csv(path, nrows=0, encoding="utf-8-sig")}
+        options = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', columns = {header}"
         connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM read_csv('{file}', {options})")
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError, EOFError, zlib.error, ValueError) as error:
         text = " ".join(str(error).split())[:300]
         raise DataError(f"mimic3 needs {name} to be CSV, in UTF-8, with {columns}; got {path}: {text}") from error
 

@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 import numpy as np
-from singularbayes_experiments.problems.mimic3_features import LABS
+from singularbayes_experiments.new.problems.mimic3_tables import MEASURED
 
 HEADS = {
     "PATIENTS": "ROW_ID,SUBJECT_ID,GENDER,DOB,DOD",
@@ -17,7 +17,7 @@ HEADS = {
 # spread between patients.
 _ADULT = ((211, 85, 10), (51, 120, 10), (618, 18, 3), (678, 98.6, 0.5), (646, 97, 1), (8368, 70, 5), (52, 85, 5))
 _NURSERY = ((211, 150, 5), (3313, 65, 5), (3603, 45, 3), (3655, 36.6, 0.3), (834, 95, 1), (8502, 40, 3), (3312, 50, 3))
-_LABS = tuple((one.items["laboratory"][0], (one.low + one.high) / 2) for one in LABS)
+_LABS = tuple((one.laboratory.split()[0], (one.low + one.high) / 2) for one in MEASURED.itertuples() if one.laboratory)
 
 
 def tables(adults: int = 40, newborns: int = 12) -> dict[str, list[str]]:
