@@ -7,7 +7,7 @@ is ours. Vital signs have both, laboratory results a mean.
 Vital signs come from CHARTEVENTS. CareVue (until 2008) and MetaVision (from 2008) chart them under other item ids, and
 the nursery, which is in CareVue, has ids of its own. Laboratory results come from LABEVENTS, one system for all. A
 measurement that is not possible is dropped; what is merely far out is for the rule of 8 interquartile ranges
-(`care_scaling.py`). Ranges hold for newborns too.
+(`mortality_scaling.py`). Ranges hold for newborns too.
 """
 
 from dataclasses import dataclass
