@@ -13,7 +13,6 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import FullRank, find_posteriors
-from singularbayes.convert.decisions import decide
 
 BACKEND = keras.backend.backend()
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="surgery is the same everywhere; torch is quickest")
@@ -46,14 +45,10 @@ def _numpy(values):
 
 
 def _assert_close(a, b, tolerance=1e-5):
-    """Returns the largest difference of an array, as a share of its largest value."""
-    largest = 0.0
+    """Asserts that arrays differ by at most the tolerance, as a share of the largest value of each."""
     for x, y in zip(keras.tree.flatten(a), keras.tree.flatten(b), strict=True):
         (x,), (y,) = _numpy(x), _numpy(y)  # one by one: the largest models have a gigabyte of weights
-        size = np.abs(y).max()
-        np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * size)
-        largest = max(largest, float(np.abs(x - y).max() / size) if size else 0.0)
-    return largest
+        np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * np.abs(y).max())
 
 
 def _mean(model, x):
@@ -61,7 +56,7 @@ def _mean(model, x):
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_applications_go_there_and_back(name, record_property):
+def test_applications_go_there_and_back(name):
     quickest = "tensorflow" if name.startswith("NASNet") else "torch"
     if quickest != BACKEND:
         pytest.skip("surgery is the same everywhere; torch is quickest, but Keras has no NASNet there")
@@ -78,14 +73,10 @@ def test_applications_go_there_and_back(name, record_property):
     assert find_posteriors(bayes)
     plain = sb.collapse(bayes)
     assert [layer.name for layer in plain.layers] == [layer.name for layer in model.layers]
-    prediction = max(_assert_close(answer, truth) for answer in (_mean(bayes, x), plain(x)))
+    for answer in (_mean(bayes, x), plain(x)):
+        _assert_close(answer, truth)
     # Predictions alone say little: ConvNeXt, for one, starts its blocks at 1e-6 of what they give.
-    weights = _assert_close(plain.weights, model.weights)
-    # For `pytest -o junit_family=legacy --junitxml=FILE`: what docs/convert_models.json keeps.
-    kept = {type(decision.layer).__name__ for decision in decide(model, FullRank()) if decision.unsupported}
-    found = {"matrices": len(find_posteriors(bayes)), "kept": " ".join(sorted(kept))}
-    for key, value in {**found, "prediction": prediction, "weights": weights}.items():
-        record_property(key, value)
+    _assert_close(plain.weights, model.weights)
 
 
 @on_torch

@@ -52,6 +52,15 @@ def test_digits_are_split_without_overlap_and_the_held_out_ones_are_nowhere_else
     assert all(set(y) == set(range(8)) for _, y in parts)
 
 
+def test_noise_is_added_to_every_part_and_labels_stay():
+    clean = noisy_digits.load((8, 9), seed=0)
+    data = noisy_digits.add_noise(clean, 0.35, seed=0)
+    for part in ("train", "validation", "test", "ood"):
+        (x, y), (before, labels) = getattr(data, part), getattr(clean, part)
+        assert x.dtype == np.float32 and (y == labels).all()
+        assert abs((x - before).std() - 0.35) < 4 * 0.35 / np.sqrt(2 * x.size)
+
+
 def test_images_that_do_not_train_are_test_images():
     (whole,) = digits.noisy_data(digits.Settings(images=865), [3])
     (few,) = digits.noisy_data(digits.Settings(images=400), [3])

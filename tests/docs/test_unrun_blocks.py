@@ -15,7 +15,7 @@ import singularbayes as sb
 DOCS = Path(__file__).parents[2] / "docs"
 # What runs the blocks of each page, and why the page does not.
 RUN_BY = {
-    "convert.md": "an exporter: below, and test_convert_page.py",
+    "convert.md": "an exporter: below, and networks that were measured once, of which the names are checked",
     "deploy.md": "an exporter and a server: below, and test_service.py",
     "experiments.md": "a run of one's own, of which the names are checked",
     "finetuning.md": "a folder of a preset: test_finetuning_page.py",
