@@ -5,10 +5,10 @@ from pathlib import Path
 import pandas as pd
 from marks import fill
 from singularbayes_experiments import store
-from singularbayes_experiments.new.report.render import markdown
-from singularbayes_experiments.new.report.results import ENSEMBLE, Numbers
-from singularbayes_experiments.new.report.studies import input_only
-from singularbayes_experiments.new.report.tables import Problem, name, number, spread
+from singularbayes_experiments.report.render import markdown
+from singularbayes_experiments.report.results import ENSEMBLE, Numbers
+from singularbayes_experiments.report.studies import input_only
+from singularbayes_experiments.report.tables import Problem, name, number, spread
 
 ROOT = Path(__file__).parents[2]
 SHOWN = ("sst2", "beijing", "icu", "cnn", "mnist", "fashion_mnist", "toy")

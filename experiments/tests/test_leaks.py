@@ -1,13 +1,14 @@
 """What is scaled and tuned knows no stay or row that it may not, and a detector has the recorded direction."""
 
 import os
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
-from singularbayes_experiments import data, store
-from singularbayes_experiments.new.problems import care, care_features, detectors, tables
-from singularbayes_experiments.new.problems.base import Data
+from singularbayes_experiments import data, records
+from singularbayes_experiments.problems import care, care_features, detectors, tables
+from singularbayes_experiments.problems.base import Data
 
 pytestmark = pytest.mark.on_torch
 needs_data = pytest.mark.skipif(
@@ -125,7 +126,7 @@ def test_tuning_reads_no_test_row_of_the_split_that_chooses(name):
 @pytest.mark.parametrize("experiment", ["fashion_mnist", "mnist"])
 def test_the_recorded_auroc_of_pixels_is_that_of_the_data(experiment):
     """The two pairs of an experiment lie on both sides of one half, or one is far from it: a flipped sign shows."""
-    rows = store.connect().execute(
+    rows = records.connect().execute(
         "SELECT method, metric, value FROM scores WHERE experiment = 'detectors' AND task = ? AND seed = 0 "
         "AND ends_with(method, 'pixels') AND ends_with(metric, 'auroc_ood')",
         [experiment],

@@ -12,7 +12,7 @@ import pytest
 from marks import filled
 from scipy import stats
 from singularbayes_experiments import store
-from singularbayes_experiments.new.report import results
+from singularbayes_experiments.report import results
 
 import singularbayes as sb
 from singularbayes import metrics

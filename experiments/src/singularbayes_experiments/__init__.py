@@ -1,5 +1,1 @@
-"""One experiment a file: `Settings`, `METHODS` and `run(method, seed, settings)`, which returns a `Record`."""
-
-from singularbayes_experiments.records.record import Record
-
-__all__ = ["Record"]
+"""The experiments of the paper "Singular Bayesian Neural Networks", and those beyond it."""

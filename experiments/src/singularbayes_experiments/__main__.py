@@ -2,7 +2,7 @@
 
 import sys
 
-from singularbayes_experiments.cli.app import main
+from singularbayes_experiments.cli import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
