@@ -7,7 +7,7 @@ from cyclopts import App
 
 import singularbayes
 from singularbayes.cli import run_app
-from singularbayes_experiments.cli import run, tables
+from singularbayes_experiments.cli import run
 from singularbayes_experiments.new.cli import data, pack, report
 
 app = App(
@@ -18,15 +18,8 @@ app = App(
 )
 app.command(run.run)
 app.command(run.list_experiments, name="list")
-app.command(run.certificates)
-app.command(run.sharp_certificates)
-app.command(run.simple_detectors)
-app.command(run.network_detectors)
-app.command(run.students)
-app.command(run.monitoring)
 app.command(run.merge)
 app.command(data)
-app.command(tables.app)
 app.command(pack)
 app.command(report)
 
