@@ -1,25 +1,15 @@
 """Fills the tables of docs/performance.md from the records: python benchmarks/page.py. A test holds the two equal."""
 
-import csv
 import re
 from statistics import median
 from typing import Any
 
 import records
 from gate import LIMITS, TREE
+from singularbayes_experiments.new.report.tables import published
 
 PAGE = records.ROOT / "docs" / "performance.md"
 PAPER = {"Keras": "deterministic", "low-rank": "low_rank", "full-rank": "full_rank"}
-
-
-def profile(label: str) -> dict[str, dict[str, float]]:
-    """Returns a table of the paper, by line and measure."""
-    found: dict[str, dict[str, float]] = {}
-    with (records.ROOT / "experiments" / "results" / "published.csv").open(encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            if row["table"] == label:
-                found.setdefault(row["method"], {})[row["metric"]] = float(row["value"])
-    return found
 
 
 def table(header: list[str], lines: list[list[str]]) -> str:
@@ -67,13 +57,13 @@ def sst2() -> str:
     """Returns the profile of the paper, ours and in brackets the paper's."""
     kept = records.read("sst2_profile")
     assert kept
-    methods, ranks = profile("tab:sst2_profile_appendix"), profile("tab:sst2_rank_sweep")
-    lines = []
+    paper, lines = published(""), []
     for name, row in kept["rows"].items():
-        paper = methods.get(PAPER.get(name, "")) or ranks[name.removeprefix("low-rank ").replace(" ", "")]
-        cells = [f"{row['parameters']:,}", f"{row['peak_bytes'] / 1e6:.0f} ({paper['peak_bytes'] / 1e6:.0f})"]
+        method = PAPER.get(name) or name.removeprefix("low-rank ").replace(" ", "")
+        peak = paper[method, "peak_bytes"].value
+        cells = [f"{row['parameters']:,}", f"{row['peak_bytes'] / 1e6:.0f} ({peak / 1e6:.0f})"]
         for job, named in (("epoch", "epoch_seconds"), ("draws_20", "mc20_seconds"), ("draws_100", "mc100_seconds")):
-            printed = f" ({paper[named]:g})" if named in paper else ""
+            printed = f" ({paper[method, named].value:g})" if (method, named) in paper else ""
             cells.append(f"{median(row[job]):.3f}{printed}" if job in row else "–")
         lines.append([name, *cells])
     header = ["ranks", "parameters", "peak MB", "25 steps, s", "20 draws, s", "100 draws, s"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 from marks import fill
-from singularbayes_experiments import store
+from singularbayes_experiments import records
 from singularbayes_experiments.report.render import markdown
 from singularbayes_experiments.report.results import ENSEMBLE, Numbers
 from singularbayes_experiments.report.studies import input_only
@@ -43,4 +43,4 @@ def results(numbers: Numbers) -> str:
 
 
 if __name__ == "__main__":
-    fill(ROOT / "README.md", "results", results(Numbers(store.connect())))
+    fill(ROOT / "README.md", "results", results(Numbers(records.connect())))

@@ -6,6 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from singularbayes_experiments import config, protocol, records, study
+from singularbayes_experiments.problems.base import Problem
 
 _NAMES = {"rate": "learning_rate", "decay": "weight_decay", "scale": "prior_scale", "start": "start"}
 _STARTS = {"he": "independent"}
@@ -13,7 +14,7 @@ _POINT = ("epochs", "learning_rate", "weight_decay")
 _VARIATIONAL = (*_POINT[:2], "prior", "prior_scale", "beta", "eta", "rho_lr", "warmup", "start", "spread")
 _OTHER = {"sst2": {"prior": "scale_mixture"}}  # recorded as "normal": its prior is not narrower or wider
 _DETERMINISTIC = ("deterministic", "deep_ensemble")
-EXPERIMENTS = [name for name in config.names() if "protocol" in config.read(name).presets]
+EXPERIMENTS = [name for name in config.names() if isinstance(config.read(name).problem, Problem)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from marks import filled
 from scipy import stats
-from singularbayes_experiments import store
+from singularbayes_experiments import records
 from singularbayes_experiments.report import results
 
 import singularbayes as sb
@@ -141,7 +141,7 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     specification = importlib.util.spec_from_file_location("readme", ROOT / "docs" / "scripts" / "readme.py")
     readme = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(readme)
-    page, numbers = PAGES[0].read_text(encoding="utf-8"), results.Numbers(store.connect())
+    page, numbers = PAGES[0].read_text(encoding="utf-8"), results.Numbers(records.connect())
     assert filled(page, "results", readme.results(numbers), "README.md") == page
     counts = {name: numbers.sides(name, "deep_ensemble") for name in readme.OURS}
     assert {task for _, task in counts["mixture_repeat"]["worse"]} == {"mnist", "cnn"}
