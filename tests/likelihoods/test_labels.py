@@ -52,6 +52,7 @@ def test_without_a_schedule_the_nll_of_labels_out_of_range_is_nan():
     _fit(model, Y)
     evaluated = model.evaluate(X, Y - 1, verbose=0, return_dict=True)
     assert np.isnan(evaluated["nll"]) and np.isfinite(evaluated["loss"])
+    sb.set_kl(model, 12)
     assert np.isnan(model.fit(X, Y - 1, verbose=0).history["nll"]).all()
     assert np.isfinite(_fit(model, Y)["nll"]).all()
 
