@@ -17,7 +17,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 RUN_BY = {
     "convert.md": "an exporter: below, and networks that were measured once, of which the names are checked",
     "deploy.md": "an exporter and a server: below, and test_service.py",
-    "experiments.md": "a run of one's own, of which the names are checked",
     "finetuning.md": "a folder of a preset: test_finetuning_page.py",
     "training.md": "torch: below",
     "transformers.md": "a folder of a preset: below",
