@@ -3,6 +3,7 @@
 import sys
 from abc import abstractmethod
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import keras
@@ -54,7 +55,7 @@ class KLGuard(keras.metrics.Metric):
 
 def _training_begins() -> bool:
     """Returns whether it is training that resets the metrics; `evaluate` resets them too, and neither tells them."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_name not in (*_TRAINING, *_TESTING):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_name in _TRAINING
