@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from singularbayes_experiments import config, study
 from singularbayes_experiments.methods import Weights, svd
-from singularbayes_experiments.methods.base import adam
+from singularbayes_experiments.methods.base import optimizer
 from singularbayes_experiments.problems import text
 
 from singularbayes.convert import collapse
@@ -173,7 +173,7 @@ def test_the_start_the_rule_of_stopping_and_the_rates_are_the_papers(problem):
         assert rho.min() >= -5.001 and rho.max() <= -3.999
     (rule,) = problem[0].callbacks(PAPER)
     assert (rule.monitor, rule.patience, rule.start_from_epoch, rule.restore_best_weights) == ("val_loss", 5, 4, True)
-    rate = adam(models[1], PAPER, 7)._learning_rate
+    rate = optimizer(models[1], PAPER, 7)._learning_rate
     assert float(rate(0)) == pytest.approx(2e-4) and float(rate(7 * 20)) == pytest.approx(2e-6)
 
 

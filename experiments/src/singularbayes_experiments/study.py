@@ -83,7 +83,7 @@ def tried(runs: Runs, grid: Sequence[Any]) -> list[protocol.Tried]:
     for place, settings in enumerate(grid):
         own = [metrics for (number, _), metrics in sorted(runs.items(), key=lambda each: each[0][1]) if number == place]
         nll, ood = (tuple(metrics.get(name, np.nan) for metrics in own) for name in ("nll", "proxy_ood"))
-        base = min((metrics["without_inputs"] for metrics in own), default=np.nan)
+        base = min((metrics.get("without_inputs", np.inf) for metrics in own), default=np.nan)
         found.append(protocol.Tried(str(place), nll, ood, plain(settings), base))
     return found
 

@@ -40,9 +40,8 @@ class _Dropping(keras.Model):
 
     def __init__(self, model):
         super().__init__(name=f"{model.name}_dropping")
-        weights = {id(weight) for weight in model.weights}
         self.model, self.loss = model, model.loss
-        self.masks = _Masks([variable for variable in model.variables if id(variable) not in weights])
+        self.masks = _Masks([variable for variable in model.variables if variable.name == "seed_generator_state"])
         self.built = True
 
     # What `predict` reads from a model; one that was not made as a graph has none of it.

@@ -11,6 +11,7 @@ import numpy as np
 
 from singularbayes.posteriors import find_posteriors
 from singularbayes.training import KLSchedule, fit_many
+from singularbayes_experiments.methods.momentum import Momentum, UpAndDown
 from singularbayes_experiments.methods.settings import Settings, Weights
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Trainer:
                 start(model, member)
             steps = math.ceil(len(members[member].data.train.x) / own[member].batch_size)
             loss, metrics = self.problem.loss(own[member]), list(self.problem.metrics)
-            model.compile(adam(model, own[member], steps), loss, metrics=metrics)
+            model.compile(optimizer(model, own[member], steps), loss, metrics=metrics)
             return model
 
         x, y, weight, rows = together([member.data for member in members])
@@ -101,16 +102,24 @@ def together(data: Sequence["Data"]) -> tuple[Any, Any, np.ndarray | None, np.nd
     return x, y, weight, np.stack([rows[id(one)] for one in data])
 
 
-def adam(model: keras.Model, settings: Settings, steps: int) -> keras.optimizers.Optimizer:
-    """Returns Adam; with the decay of a network without random weights, of its kernels alone."""
+def optimizer(model: keras.Model, settings: Settings, steps: int) -> keras.optimizers.Optimizer:
+    """Returns Adam or SGD; Adam with the decay of a network without random weights, of its kernels alone.
+
+    Args:
+        steps: of an epoch.
+    """
     rate: Any = settings.learning_rate
     if settings.cosine == "step":
         rate = keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs, settings.cosine_floor)
+    elif settings.rise is not None:
+        rate = UpAndDown(rate, steps * settings.epochs, settings.rise)
+    if settings.optimizer == "sgd":
+        return Momentum(rate, settings.scale_rate / settings.learning_rate, settings.weight_decay, model)
     if not settings.weight_decay or any(posterior.random for posterior in find_posteriors(model)):
         return keras.optimizers.Adam(rate)
-    optimizer = keras.optimizers.AdamW(rate, weight_decay=settings.weight_decay)
-    optimizer.exclude_from_weight_decay([v for v in model.trainable_variables if len(v.shape) < 2])
-    return optimizer
+    decayed = keras.optimizers.AdamW(rate, weight_decay=settings.weight_decay)
+    decayed.exclude_from_weight_decay([v for v in model.trainable_variables if len(v.shape) < 2])
+    return decayed
 
 
 def callbacks(kind: str, settings: Settings) -> list[keras.callbacks.Callback]:

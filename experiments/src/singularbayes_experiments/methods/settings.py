@@ -29,7 +29,10 @@ class Settings:
         cosine: the learning rate falls along a cosine to `cosine_floor` times its start, by "step", or constant in an
             "epoch"; None is constant.
         padding: the token that fills up texts, where these are trained in batches of like length.
-        weight_decay: decoupled, of the kernels of deterministic networks.
+        rise: the share of the steps over which the learning rate rises linearly, before it falls linearly to 0; None is
+            neither.
+        optimizer: Adam, or SGD with Nesterov momentum, where posterior scales take steps of Adam, at `scale_rate`.
+        weight_decay: of the kernels of deterministic networks; decoupled, but part of the gradient under SGD.
         beta: weight of the KL, after `zero_epochs` at zero and a linear rise over `warmup` epochs.
         prior: "scale_mixture" of `pi`, `sigma1` and `sigma2`; or N(centre, prior_scale²) around 0 ("normal") or
             around the start ("anchored").
@@ -49,6 +52,9 @@ class Settings:
     learning_rate: float = 1e-3
     cosine: Literal["step", "epoch"] | None = None
     cosine_floor: float = 0.0
+    rise: float | None = None
+    optimizer: Literal["adam", "sgd"] = "adam"
+    scale_rate: float = 0.02
     weight_decay: float = 0.0
     batch_size: int = 128
     padding: int | None = None
@@ -83,7 +89,8 @@ class Settings:
 def program_settings(settings: Settings) -> Settings:
     """Returns the settings with one value for all that members of a program may have of their own."""
     own: dict[str, Any] = {"beta": 0.0, "zero_epochs": 0, "warmup": 0}
-    return replace(settings, **own if settings.cosine == "step" else own | {"learning_rate": 0.0})
+    by_step = settings.cosine == "step" or settings.rise is not None or settings.optimizer == "sgd"
+    return replace(settings, **own if by_step else own | {"learning_rate": 0.0})
 
 
 @dataclass(frozen=True)
@@ -122,13 +129,13 @@ class Weights:
             "deterministic": Deterministic,
             "point": Deterministic,
         }
-        return self._mixed(kinds[self.kind]())
+        return self.mixed(kinds[self.kind]())
 
     def bias(self) -> Posterior | None:
         """Returns the posterior of a bias, or None for a plain one; rank-one networks have plain ones."""
         if not self.settings.bayesian_bias or self.kind in ("deterministic", "rank_one"):
             return None
-        return Deterministic() if self.kind == "point" else self._mixed(FullRank(**self._options()))
+        return Deterministic() if self.kind == "point" else self.mixed(FullRank(**self._options()))
 
     @property
     def random(self) -> bool:
@@ -138,7 +145,8 @@ class Weights:
         """Returns those of another kind for some weights of the same network."""
         return replace(self, kind=kind)
 
-    def _mixed(self, posterior: Posterior) -> Posterior:
+    def mixed(self, posterior: Posterior) -> Posterior:
+        """Returns the posterior, or the mixture of such ones."""
         return posterior if self.components == 1 else Mixture(posterior, self.components, examples="repeat")
 
     def _options(self) -> dict[str, Any]:
