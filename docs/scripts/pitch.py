@@ -13,7 +13,7 @@ from pathlib import Path
 
 from marks import fill
 from rich.console import Console
-from singularbayes_experiments.records.record import machine, versions
+from singularbayes_experiments.run import machine
 
 import singularbayes as sb
 from singularbayes.demo import Trainer, figures, regression
@@ -76,7 +76,6 @@ def main() -> None:
         "settings": asdict(settings),
         "scores": scores,
         "tuning": {"seeds": TUNING_SEEDS, "spreads": tuning},
-        "versions": versions(),
         "machine": machine(),
     }
     (FOLDER / "pitch.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
