@@ -15,7 +15,11 @@ _VARIATIONAL = (*_POINT[:2], "prior", "prior_scale", "beta", "eta", "rho_lr", "w
 _OTHER = {"sst2": {"prior": "scale_mixture"}}  # recorded as "normal": its prior is not narrower or wider
 _DETERMINISTIC = ("deterministic", "deep_ensemble")
 _OWN = ("adapters", "cifar10")  # other presets and names of configurations, in tests of their own
-EXPERIMENTS = [name for name in config.names() if name not in _OWN and isinstance(config.read(name).problem, Problem)]
+EXPERIMENTS = [
+    name
+    for name in config.names()
+    if name not in _OWN and "protocol" in config.read(name).presets and isinstance(config.read(name).problem, Problem)
+]
 
 
 @pytest.fixture(scope="module")
