@@ -141,7 +141,7 @@ def test_gradients_of_the_factors_follow_from_the_gradient_of_the_kernel(name):
     for posterior, kernel in PAIRS[name](ours, counterpart):
         a, b = (ops.convert_to_numpy(part).astype("float64") for part in _split(posterior, posterior.ab.loc))
         g = gradient(loss(counterpart), kernel).reshape(len(a), len(b))
-        expected = np.concatenate([g @ b, g.T @ a])
+        expected = posterior.ab.rates.loc * np.concatenate([g @ b, g.T @ a])
         got = gradient(loss(ours), posterior.ab.values)[0]
         np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-4 * np.abs(expected).max())
 

@@ -63,9 +63,9 @@ def test_the_gradient_of_the_means_is_that_of_the_keras_table(name):
     of_table = gradient(lambda: ops.sum(ops.square(counterpart(IDS) - 1)), counterpart.trainable_weights[0])
     with scope.fix_draws(draw):
         of_factor = gradient(lambda: ops.sum(ops.square(layer(IDS) - 1)), factor.values)[0, : len(of_table)]
-    # W = A Bᵀ: dL/dA = dL/dW B.
+    # W = A Bᵀ: dL/dA = dL/dW B; the variable holds A / rates.loc.
     chain = _numpy(posterior.weight(draw[id(posterior)]).b) if name.startswith("low_rank") else np.eye(4)
-    np.testing.assert_allclose(of_factor, of_table @ chain, rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(of_factor, factor.rates.loc * of_table @ chain, rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
