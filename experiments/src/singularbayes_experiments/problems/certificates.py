@@ -47,8 +47,7 @@ from singularbayes_experiments.problems.base import OwnRuns
 
 Images = tuple[np.ndarray, np.ndarray]
 Grid = Mapping[str, Sequence]  # values of settings, in all combinations
-SIDE = 28
-SPLIT = 20261117  # of sharp certificates
+SIDE, SPLIT = 28, 20261117  # pixels; the seed of sharp certificates' permutation
 _OTHER = 2**20  # from the seed of a certificate to that of the draws that choose
 
 
@@ -73,7 +72,6 @@ class CertificateSettings:
     pixel_scale: float = 126.0  # as the paper has it: wide inputs need small changes of the first weight
     prior_scale: float = 0.03
     start: float = 0.03  # where posterior scales start
-    rho_lr: float = 1.0
     p_min: float = 1e-5
     learning_rate: float = 1e-3  # of Adam, a cosine to 0
     batch_size: int = 256
@@ -108,10 +106,8 @@ class Certificates(OwnRuns):
     def run(self, task) -> Iterator[study.Outcome]:
         for seed, settings in zip(task.seeds, task.settings, strict=True):
             paid, rule = self.count_paid(task.task, settings), self.rule[task.task]
-            if settings.share:
-                yield study.Outcome(of_learned_prior(task.task, seed, settings, paid, rule))
-            else:
-                yield study.Outcome(of_initial_prior(seed, settings, paid))
+            learned = partial(of_learned_prior, task=task.task, rule=rule)
+            yield study.Outcome((learned if settings.share else of_initial_prior)(seed, settings, paid))
 
     def count_paid(self, task: str, settings: CertificateSettings) -> int:
         """Returns how many priors a certificate pays for; raises unless what a grid names is among its values."""
@@ -147,7 +143,7 @@ def of_initial_prior(seed: int, settings: CertificateSettings, paid: int) -> dic
     return told(bound) | _about(model, test, seed, settings, seconds)
 
 
-def of_learned_prior(task: str, seed: int, settings: CertificateSettings, tried: int, rule: Grid) -> dict[str, float]:
+def of_learned_prior(seed: int, settings: CertificateSettings, tried: int, task: str, rule: Grid) -> dict[str, float]:
     """Takes the configuration of the rule, fits it on all images of the prior, trains it further and certifies."""
     (x, y), test = mnist(settings.pixel_scale)
     order = np.random.default_rng(SPLIT if task == "sharp_certificates" else seed).permutation(len(x))
@@ -157,9 +153,8 @@ def of_learned_prior(task: str, seed: int, settings: CertificateSettings, tried:
     used = min(mistakes, key=mistakes.__getitem__)
     (model,) = fit_priors([used], seed, prior)
     centre_prior(model, learned_on=copied(prior[0], used, seed))
-    x, y = certifying
+    (x, y), more = certifying, {}
     paid: dict[str, Any] = {"delta": settings.delta, "tried": tried, "seed": seed}
-    more: dict[str, Any] = {}
     if settings.form == "catoni":
         more["hold-out"] = certify(model, x, y, form="holdout", **paid).value
         more["averaged hold-out"] = certify(model, x, y, form="holdout", average=settings.average, **paid).value
@@ -281,7 +276,6 @@ def network(settings: CertificateSettings) -> keras.Model:
     options: dict[str, Any] = {
         "prior": Centred(Normal(settings.prior_scale)),
         "rho_initializer": keras.initializers.Constant(inverse_softplus(settings.start)),
-        "rho_lr": settings.rho_lr,
     }
 
     def drawn(rows: int, units: int, filters=None) -> dict:

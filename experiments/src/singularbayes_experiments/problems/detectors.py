@@ -23,6 +23,7 @@ import numpy as np
 from singularbayes.metrics import MahalanobisDistance, auroc_ood, energy_score, least_confidence
 from singularbayes_experiments import config, data, study
 from singularbayes_experiments.methods import Member, Trainer, find_method
+from singularbayes_experiments.problems import air, text
 from singularbayes_experiments.problems.base import RESULT, Data, OwnRuns, Part, Scores
 
 IMAGES = ("mnist", "fashion_mnist", "cnn")
@@ -76,9 +77,8 @@ class Sets:
     classes: int
 
     @property
-    def test(self) -> np.ndarray:
-        assert self.data.test is not None
-        return self.data.test.x
+    def test(self) -> Any:
+        return self.data.test and self.data.test.x
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -125,8 +125,6 @@ def and_held_out(name: str, settings: DetectorSettings) -> list[Sets]:
 
 def texts(settings: DetectorSettings) -> Sets:
     """Returns reviews of films, and news, sentences of product reviews and out-of-scope queries."""
-    from singularbayes_experiments.problems import text
-
     own = settings_of("sst2", "deterministic", settings)
     found = config.read("sst2").problem.data("sst2", 0, own, RESULT)
     more = {"product_reviews/": data.product_reviews().texts, "clinc150/": data.clinc150().out_of_scope}
@@ -176,15 +174,11 @@ def _lit(sign: int, sets: Sets, x: np.ndarray) -> np.ndarray:
 
 
 def _dew_point(sets: Sets, x: np.ndarray) -> np.ndarray:
-    from singularbayes_experiments.problems import air
-
     return x[:, -1, air.FEATURES.index("DEWP")]
 
 
 def _of_pieces(score: Callable, name: str, settings: DetectorSettings) -> Scores:
     """Returns what a score of pieces tells; texts are not cut."""
-    from singularbayes_experiments.problems import text
-
     train, dev = (text.pieces(part[0]) for part in (data.sst2().train, data.sst2().dev))
     others = {"": data.ag_news().texts, "product_reviews/": data.product_reviews().texts}
     others["clinc150/"] = data.clinc150().out_of_scope
