@@ -31,8 +31,8 @@ def measure(name: str, tiny: bool) -> dict[str, Any]:
     """Returns parameters, bytes and seconds of one network."""
     import jax
     import keras
-    from networks import KINDS, Transformer, compiled, program
     from rows import facts
+    from timed_networks import KINDS, Transformer, compiled, program
     from worker import seconds
 
     import singularbayes as sb

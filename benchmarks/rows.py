@@ -6,9 +6,9 @@ from importlib import metadata
 from typing import Any
 
 import keras
-import networks
 import numpy as np
-from networks import KINDS, Kind, Transformer, compiled, normal, targets
+import timed_networks
+from timed_networks import KINDS, Kind, Transformer, compiled, normal, targets
 from worker import Row
 
 import singularbayes as sb
@@ -19,18 +19,18 @@ Build = Callable[[Kind], keras.Model]
 def rows(tiny: bool = False) -> dict[str, Row]:
     """Returns every row by its name; tiny ones only show that they run."""
     width, body, examples, images, steps = (16, 16, 20, 10, 2) if tiny else (1200, 2048, 10_000, 1000, 20)
-    mlp: Build = partial(networks.mlp, width=width)
-    head: Build = partial(networks.body_and_head, width=body)
+    mlp: Build = partial(timed_networks.mlp, width=width)
+    head: Build = partial(timed_networks.body_and_head, width=body)
     text = Transformer(2000, length=32, width=16 if tiny else 128, blocks=2, feed_forward=256)
     found = {
         **_training("MLP", mlp, normal(128 * steps, 784), 128, tuple(KINDS), {"low-rank": 0.27}),
-        **_training("LSTM", networks.lstm, normal(64 * steps, 24, 15), 64),
-        **_training("CNN", networks.cnn, normal(64 * steps, 28, 28, 1), 64),
+        **_training("LSTM", timed_networks.lstm, normal(64 * steps, 24, 15), 64),
+        **_training("CNN", timed_networks.cnn, normal(64 * steps, 28, 28, 1), 64),
         **_training("Transformer", text.build, text.inputs(32 * steps), 32),
         **_prediction("MLP", mlp, normal(examples, 784), (50, 1000, 50), {"low-rank": 0.10, "mixture of 5": None}),
-        **_prediction("LSTM", networks.lstm, normal(512, 24, 15), (50, 128, 50), {"low-rank": None}),
+        **_prediction("LSTM", timed_networks.lstm, normal(512, 24, 15), (50, 128, 50), {"low-rank": None}),
         **_prediction("head", head, normal(256, body), (100, 256, 1), {"low-rank": 1.3}),
-        **_prediction("CNN", networks.cnn, normal(images, 28, 28, 1), (20, 250, 1), {"low-rank": None}),
+        **_prediction("CNN", timed_networks.cnn, normal(images, 28, 28, 1), (20, 250, 1), {"low-rank": None}),
         "estimator fit": Row(partial(_estimator, 40 if tiny else 1000), fresh=True, backends=("jax",)),
     }
     sst2 = Transformer(200, length=8, width=16, blocks=1, feed_forward=16) if tiny else Transformer()
@@ -112,4 +112,4 @@ def _estimator(examples: int) -> Callable[[], int]:
 def _program(network: Transformer, kind: Kind) -> Callable[[], int]:
     """Returns 50 steps of the compiled program, without what `fit` adds; batches are 64 sentences, as in the paper."""
     keras.utils.set_random_seed(0)
-    return partial(networks.program(compiled(network.build(kind), kind), network.inputs(64)), 50)
+    return partial(timed_networks.program(compiled(network.build(kind), kind), network.inputs(64)), 50)
