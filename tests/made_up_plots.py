@@ -18,18 +18,13 @@ METHODS = (
     "deterministic",
 )
 MEASURES = (
-    Measure("accuracy", "higher", "%", limits=(50, 100)),
+    Measure("accuracy", "higher", "%"),
     Measure("NLL", "lower", "nats"),
     Measure("ECE", "lower"),
     Measure("AUROC-OOD (MI)", "higher"),
     Measure("AUPR-OOD (MI)", "higher"),
-    Measure("AUPR-In (MI)", "higher"),
-    Measure("MI ratio", "higher"),
-    Measure("Brier", "lower"),
 )
 _RNG = np.random.default_rng(0)
-VALUES = {method: [60 + 30 * v[0], *v[1:]] for method, v in zip(METHODS, _RNG.uniform(0.1, 1, (7, 8)), strict=True)}
-PARAMETERS = {method: 1000 * (i + 1) for i, method in enumerate(METHODS)}
 PROBABILITIES = {method: _RNG.dirichlet(np.full(5, 0.3), 200) for method in METHODS}
 LABELS = {method: p.argmax(axis=1) * (_RNG.random(200) < 0.8) for method, p in PROBABILITIES.items()}
 RELIABILITY = {m: metrics.reliability_curve(PROBABILITIES[m], LABELS[m], 8, "equal_width") for m in METHODS}
@@ -62,7 +57,7 @@ POINTS = [
     for group in (0.05, 0.1, 0.25)
     for rank, xy in zip((5, 10, 15, 20, 25), _RNG.uniform(0.2, 0.9, (5, 2)).tolist(), strict=True)
 ]
-CURVES = {m: {10.0**k: _RNG.uniform(0.1, 0.9, 3).tolist() for k in range(-4, 3)} for m in MEASURES[:5]}
+CURVES = {m: {10.0**k: _RNG.uniform(0.1, 0.9, 3).tolist() for k in range(-4, 3)} for m in MEASURES}
 SPECTRUM = Spectrum(
     "model",
     tuple(MatrixSpectrum(f"dense_{i}", "Dense", "kernel", (9, 9), np.exp(-np.arange(9.0) / i)) for i in range(1, 4)),
@@ -70,8 +65,6 @@ SPECTRUM = Spectrum(
 
 # The figures of a column's width, made anew at every call.
 FIGURES = {
-    "radar": lambda: plots.radar(VALUES, MEASURES),
-    "efficiency_radar": lambda: plots.efficiency_radar(VALUES, MEASURES, PARAMETERS),
     "reliability": lambda: plots.reliability(RELIABILITY),
     "interval_calibration": lambda: plots.interval_calibration(INTERVALS),
     "selective_prediction": lambda: plots.selective_prediction(SELECTIVE, "mean absolute error", "µg/m³"),

@@ -43,7 +43,7 @@ def test_packages_are_imported_by_their_init():
 
 
 def test_a_deep_import_is_found():
-    exported = {"metrics": {"accuracy"}, "plots": {"radar"}}
+    exported = {"metrics": {"accuracy"}, "plots": {"pareto"}}
     assert deep_imports("from singularbayes.metrics.scoring import accuracy", "plots", exported)
     assert deep_imports("from singularbayes.metrics import scoring", "plots", exported)
     assert deep_imports("import singularbayes.metrics.scoring", "plots", exported)

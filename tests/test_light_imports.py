@@ -24,7 +24,7 @@ def test_what_needs_no_keras_does_not_load_it():
     light = [
         "import singularbayes",
         "import singularbayes.metrics, singularbayes.bounds, singularbayes.plots",
-        "import singularbayes as sb; sb.metrics.accuracy, sb.bounds.pac_bayes, sb.plots.radar",
+        "import singularbayes as sb; sb.metrics.accuracy, sb.bounds.pac_bayes, sb.plots.pareto",
         "from singularbayes.cli import main; main(['--help']); main(['rank', '--help'])",
     ]
     loaded = "print({'keras', 'jax', 'torch', 'tensorflow'} & set(sys.modules), file=sys.stderr)"

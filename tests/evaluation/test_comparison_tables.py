@@ -1,4 +1,4 @@
-"""The same table four times: every format shows every number, marks the best and the second, and escapes names."""
+"""The same table in several formats: each shows every number, marks the best, and escapes names."""
 
 import io
 import re
@@ -11,7 +11,6 @@ from test_compare import SCORES, run, runs
 
 import singularbayes as sb
 from singularbayes.evaluation import comparison_table
-from singularbayes.evaluation.comparison_latex import escape_latex, latex
 
 NAME = r"50% <b>A_1 & #|\co"
 
@@ -49,10 +48,9 @@ def test_a_comparison_shows_as_its_table():
 def test_the_best_is_bold_in_every_format():
     assert "**0.955** ± 0.005" in comparison_table.markdown(table())
     assert "<strong>0.955</strong> ± 0.005" in comparison_table.html(table())
-    assert r"$\mathbf{0.955} \pm 0.005$" in latex(table())
     assert "\x1b[1m0.955\x1b[0m" in printed(table()) and "0.955 ± 0.005*" in str(table())
-    for text in (comparison_table.markdown(table()), comparison_table.html(table()), latex(table())):
-        assert len(re.findall(r"\*\*|<strong>|\\mathbf", text)) in (3, 6)  # one per column; ** opens and closes
+    for text in (comparison_table.markdown(table()), comparison_table.html(table())):
+        assert len(re.findall(r"\*\*|<strong>", text)) in (3, 6)  # one per column; ** opens and closes
 
 
 def test_markdown_has_as_many_cells_in_every_row_and_no_open_bar():
@@ -60,21 +58,6 @@ def test_markdown_has_as_many_cells_in_every_row_and_no_open_bar():
     assert len(lines) == 2 + 3 + 2 + 2
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
     assert r"50% <b>A_1 & #\|\co" in lines[2]
-
-
-def test_latex_is_a_booktabs_table_with_what_is_special_escaped():
-    text = latex(table(caption="A caption of 100 %"), label="tab:mine")
-    assert r"\caption{A caption of 100 \%" in text and r"\label{tab:mine}" in text
-    assert r"50\% <b>A\_1 \& \#|\textbackslash{}co &" in text
-    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1 and text.count(r"\midrule") == 2
-    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {3} and r"\begin{tabular}{lrrr}" in text
-    assert text.isascii() and text.count("{") == text.count("}") and text.count("$") % 2 == 0
-    assert r"R$^2$ $\uparrow$" in text and r"$20{,}802$" in text and r"$-0.050\ [-0.050,\ -0.050]$" in text
-
-
-def test_every_special_character_of_latex_is_escaped():
-    assert escape_latex(r"\~^&%$#_{}") == (r"\textbackslash{}\textasciitilde{}\textasciicircum{}\&\%\$\#\_\{\}")
 
 
 def test_html_escapes_names_and_heads_its_cells():
@@ -134,8 +117,6 @@ def test_seeds_that_make_no_pair_are_told():
     assert texts == ["+0.38 [−1.21, +1.96] (2 pairs)", "+2.00 (1 pair)", "–"]
     for text in (comparison_table.markdown(partly), comparison_table.html(partly), printed(partly)):
         assert "(2 pairs)" in text and "(1 pair)" in text
-    assert r"$+0.38\ [-1.21,\ +1.96]\ (2\text{ pairs})$" in latex(partly)
-    assert r"$+2.00\ (1\text{ pair})$" in latex(partly)
     caption = comparison_table.caption(partly)
     assert "intervals; one pair has no interval. Where not all seeds make pairs, their number is given" in caption
     single = comparison_table.caption(sb.compare([run("a", 0, nll=1.0), run("b", 0, nll=2.0)], ["nll"]))

@@ -12,7 +12,7 @@ from singularbayes.evaluation import Evaluation, compare
 from singularbayes.metrics import IntervalCalibration, ReliabilityCurve, find_measure
 from singularbayes.plots import BoundPanel, Measure, Point
 
-THREE = [Measure(name, "higher") for name in "xyz"]
+TWO = [Measure(name, "higher") for name in "xy"]
 HALVES = np.array([0.5, 0.5])
 BAND = next(iter(made_up.BANDS.values()))
 PANEL = BoundPanel("error rate", [1, 2, 4], {"PAC-Bayes": [0.1, 0.2, 0.3]}, vacuous=1.0)
@@ -27,35 +27,18 @@ def _panel(**changed):
 
 
 BAD = {
-    "no methods in a radar": (lambda: plots.radar({}, THREE), "A radar needs at least one of methods; got none"),
-    "two axes": (lambda: plots.radar({"m": [1, 2]}, THREE[:2]), "needs at least 3 measures; got 2"),
-    "values missing": (lambda: plots.radar({"m": [1, 2]}, THREE), "one value per measure; got 2 of 'm' for 3"),
-    "NaN in a radar": (
-        lambda: plots.radar({"m": [1, 2, math.nan]}, THREE),
-        r"finite values; got NaN or infinity of 'm' for \['z'\]",
-    ),
-    "outside the limits": (
-        lambda: plots.radar({"m": [0.4, 1, 1]}, [Measure("AUROC", "higher", limits=(0.5, 1)), *THREE[1:]]),
-        r"limits that hold every value; got limits \(0.5, 1\) and values from 0.4 to 0.4 of 'AUROC'",
-    ),
-    "parameters missing": (
-        lambda: plots.efficiency_radar({"m": [1, 2, 3]}, THREE, {"other": 5}),
-        r"parameters of each of \['m'\]; got those of \['other'\]",
-    ),
     "an axis with no better end": (
-        lambda: plots.radar({"m": [0.9, 1, 1]}, [find_measure("picp_95_total"), *THREE[1:]]),
+        lambda: plots.pareto([Point("5", 0.9, 1.0, "low-rank")], find_measure("picp_95_total"), TWO[0]),
         "measures of which higher or lower is better; got better=0.95 of 'picp_95_total'",
     ),
     "points of one measure": (
         lambda: plots.points_of(compare([Evaluation("m", "regression", 0, {"mae": 1.0})], ["mae"])),
         r"points_of needs a comparison of 2 measures; got 1: \['mae'\]",
     ),
-    "no parameters": (lambda: plots.efficiency_radar({"m": [1, 2, 3]}, THREE, {"m": 0}), "at least one parameter"),
     "a direction": (
         lambda: Measure("NLL", "smaller"),
         r"one of \['higher', 'lower'\], the best value or None; got 'smaller'",
     ),
-    "limits turned round": (lambda: Measure("NLL", "lower", limits=(1, 0)), r"least < most; got \(1, 0\) for 'NLL'"),
     "no reliability curves": (lambda: plots.reliability({}), "reliability needs at least one of methods"),
     "NaN in a curve": (
         lambda: plots.reliability({"m": ReliabilityCurve(HALVES, np.array([0.5, np.nan]), HALVES)}),
@@ -74,11 +57,11 @@ BAD = {
         "against_setting needs at least one of measures",
     ),
     "a setting of 0": (
-        lambda: plots.against_setting({THREE[0]: {0.0: [1.0], 1.0: [2.0]}}, "β"),
+        lambda: plots.against_setting({TWO[0]: {0.0: [1.0], 1.0: [2.0]}}, "β"),
         "against_setting needs settings above 0; got 0 of 'x'",
     ),
     "no seed at a setting": (
-        lambda: plots.against_setting({THREE[0]: {1.0: []}}, "β"),
+        lambda: plots.against_setting({TWO[0]: {1.0: []}}, "β"),
         r"against_setting of 'x' needs vectors of one length, not empty; got values at 1 \(0,\)",
     ),
     "no selective curves": (lambda: plots.selective_prediction({}, "MAE"), "selective_prediction needs at least one"),
@@ -129,9 +112,9 @@ BAD = {
     "a bound missing": (lambda: _panel(values={"b": [0.1]}), r"got ranks \(3,\), values of 'b' \(1,\)"),
     "a full rank of nothing": (lambda: _panel(full_rank={"c": 1.0}), r"by the names \['PAC-Bayes'\]; got \['c'\]"),
     "an infinite bound": (lambda: _panel(values={"b": [0.1, 0.2, math.inf]}), r"got inf in values of 'b' at \[2\]"),
-    "no points": (lambda: plots.pareto([], THREE[0], THREE[1]), "pareto needs at least one of points; got none"),
+    "no points": (lambda: plots.pareto([], *TWO), "pareto needs at least one of points; got none"),
     "NaN in a point": (
-        lambda: plots.pareto([Point("5", 1.0, math.nan, "low-rank")], THREE[0], THREE[1]),
+        lambda: plots.pareto([Point("5", 1.0, math.nan, "low-rank")], *TWO),
         r"pareto_front needs finite numbers; got nan in values at \[0, 1\]",
     ),
 }

@@ -3,22 +3,16 @@
 import made_up_plots as made_up
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
-from made_up_plots import FIGURES, METHODS
+from made_up_plots import FIGURES
 from matplotlib.text import Text
 from scipy import stats
 
 from singularbayes import plots
 from singularbayes.evaluation import Evaluation, compare
-from singularbayes.metrics import auroc_ood, efficiency_factors, find_measure
+from singularbayes.metrics import auroc_ood, find_measure
 from singularbayes.metrics.pareto import pareto_front
 from singularbayes.plots import BoundPanel, Measure, Point
 from singularbayes.plots.bounds import last_useful_rank
-from singularbayes.plots.radar import adjusted_scores, radar_scores, scale_ends
-
-VALUES, MEASURES = made_up.VALUES, made_up.MEASURES
 
 
 def _drawn(line):
@@ -40,21 +34,11 @@ def _compared(*names):
     )
 
 
-def test_a_comparison_goes_into_a_radar_as_it_is():
+def test_the_values_of_a_comparison_are_the_means_in_the_units_of_its_table():
     table = _compared("accuracy", "nll", "peak_bytes")
     assert table.values() == {
         m: pytest.approx(v) for m, v in (("a", [0.91, 0.3, 4]), ("b", [0.81, 0.2, 2]), ("c", [0.71, 0.4, 3]))
     }
-    (axes,) = plots.radar(table.values(), table.measures).axes
-    assert [line.get_label() for line in axes.lines] == ["a", "b", "c"]
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), [1, 0.5, 0, 1])
-    assert [text.get_text() for text in axes.texts] == [
-        "accuracy ↑\n0.71 → 0.91",
-        "NLL ↓\n0.4 → 0.2",
-        "peak MB ↓\n4 → 2",
-    ]
-    (axes,) = plots.radar({"a": [1, 2, 3]}, [find_measure(name) for name in ("rmse", "mae", "r2")]).axes
-    assert [text.get_text()[:5] for text in axes.texts] == ["RMSE ", "MAE ↓", "R² ↑\n"]
 
 
 def test_a_comparison_of_two_measures_goes_into_a_pareto_figure():
@@ -63,73 +47,6 @@ def test_a_comparison_of_two_measures_goes_into_a_pareto_figure():
     (axes,) = plots.pareto(plots.points_of(table), *table.measures).axes
     assert sorted(text.get_text() for text in axes.texts) == ["a", "b"]  # b beats c in both
     assert axes.get_xlabel() == "peak MB, lower is better"
-
-
-# -- radars ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_best_method_is_on_the_rim_and_the_worst_in_the_centre_whichever_end_is_better():
-    table, scores = np.array(list(VALUES.values())), np.array(list(radar_scores(VALUES, MEASURES).values()))
-    for column, score, measure in list(zip(table.T, scores.T, MEASURES, strict=True))[1:]:
-        best, worst = (
-            (column.argmax(), column.argmin()) if measure.better == "higher" else (column.argmin(), column.argmax())
-        )
-        assert score[best] == 1 and score[worst] == 0
-
-
-def test_given_limits_are_the_scale_whatever_the_other_methods_are():
-    assert MEASURES[0].limits == (50, 100)
-    for method, scores in radar_scores(VALUES, MEASURES).items():
-        assert scores[0] == pytest.approx((VALUES[method][0] - 50) / 50)
-    lower = [Measure(name, "lower", limits=(0, 4)) for name in "abc"]
-    np.testing.assert_allclose(radar_scores({"alone": [1, 0, 4]}, lower)["alone"], [0.75, 1, 0])
-
-
-def test_a_tie_puts_all_methods_on_the_rim():
-    scores = radar_scores({"a": [1, 2, 3], "b": [1, 1, 4]}, [Measure(name, "lower") for name in "abc"])
-    np.testing.assert_array_equal(list(scores.values()), [[1, 0, 1], [1, 1, 0]])
-
-
-@given(
-    arrays.arrays("float64", (3, 4), elements=st.integers(-50, 50).map(float)),
-    st.floats(0.1, 10),
-    st.floats(-5, 5),
-)
-def test_scores_do_not_depend_on_units_and_a_negated_measure_is_better_at_the_other_end(table, factor, shift):
-    def scores(values, better):
-        return np.array(
-            list(radar_scores(dict(zip("abc", values, strict=True)), [Measure(n, better) for n in "wxyz"]).values())
-        )
-
-    expected = scores(table, "higher")
-    np.testing.assert_allclose(scores(factor * table + shift, "higher"), expected, atol=1e-9)
-    np.testing.assert_allclose(scores(-table, "lower"), expected, atol=1e-12)
-    assert expected.min() >= 0 and expected.max() == 1
-
-
-def test_efficiency_multiplies_each_method_s_scores_by_one_factor():
-    factors, scores = efficiency_factors(made_up.PARAMETERS), radar_scores(VALUES, MEASURES)
-    for method, adjusted in adjusted_scores(VALUES, MEASURES, made_up.PARAMETERS).items():
-        np.testing.assert_allclose(adjusted, factors[method] * scores[method])
-        assert factors[method] == pytest.approx((METHODS.index(method) + 1) ** -0.5)
-
-
-def test_a_radar_draws_the_scores_closed_and_says_both_ends_of_each_axis():
-    for name, scores, message in (
-        ("radar", radar_scores(VALUES, MEASURES), "full-rank"),
-        ("efficiency_radar", adjusted_scores(VALUES, MEASURES, made_up.PARAMETERS), "full-rank (× 0.58)"),
-    ):
-        figure = FIGURES[name]()
-        (axes,) = figure.axes
-        for line, score in zip(axes.lines, scores.values(), strict=True):
-            np.testing.assert_allclose(line.get_ydata(), [*score, score[0]])
-            np.testing.assert_allclose(line.get_xdata()[:-1], 2 * np.pi * np.arange(8) / 8)
-        assert axes.get_ylim() == (0, 1) and axes.lines[2].get_label() == message
-        for text, measure, (worse, better) in zip(axes.texts, MEASURES, scale_ends(VALUES, MEASURES), strict=True):
-            unit = f" {measure.unit}" if measure.unit else ""
-            assert text.get_text() == f"{measure.name} {measure.arrow}\n{worse:.3g} → {better:.3g}{unit}"
-    assert axes.texts[0].get_text() == "accuracy ↑\n50 → 100 %"
-    assert figure.legends[0].get_title().get_text().endswith("scores × √(fewest parameters / parameters)")
 
 
 # -- curves and histograms -------------------------------------------------------------------------------------------
@@ -264,7 +181,7 @@ def test_a_pareto_figure_fills_labels_and_joins_exactly_the_front(better):
 def test_labels_of_points_that_nearly_coincide_are_moved_apart():
     points = [Point(f"{i}, {i}", 0.5 + 1e-4 * i, 0.5 + 1e-4 * i, "low-rank") for i in range(4)]
     points += [Point("far", 0.9, 0.1, "low-rank"), Point("low", 0.1, 0.1, "low-rank")]
-    figure = plots.pareto(points, MEASURES[1], MEASURES[3])
+    figure = plots.pareto(points, made_up.MEASURES[1], made_up.MEASURES[3])
     made_up.written(figure)  # draws it
     (axes,) = figure.axes
     boxes = [Text.get_window_extent(text) for text in axes.texts]

@@ -48,16 +48,14 @@ def test_no_text_covers_another(drawn):
 
 def test_axes_say_what_they_show(figure):
     for axes in figure.axes:
-        if axes.name == "polar" or not axes.get_subplotspec():
-            continue  # a radar's axes have their own labels; the bar of colours is checked with its figure
+        if not axes.get_subplotspec():
+            continue  # the bar of colours is checked with its figure
         lowest = axes.get_subplotspec().is_last_row()
         assert axes.get_xlabel() or not lowest
         assert axes.get_ylabel() or figure.get_supylabel() or not axes.get_subplotspec().is_first_col()
 
 
-@pytest.mark.parametrize(
-    "name", ["radar", "efficiency_radar", "reliability", "interval_calibration", "selective_prediction"]
-)
+@pytest.mark.parametrize("name", ["reliability", "interval_calibration", "selective_prediction"])
 def test_the_legend_names_every_method_in_order(name):
     labels = legend_labels(FIGURES[name]())
     assert len(labels) == len(METHODS) and all(map(str.startswith, labels, METHODS))
@@ -108,9 +106,9 @@ def test_the_first_five_colours_and_white_are_apart_for_colour_blind_people(sigh
 def test_drawing_changes_no_setting_of_matplotlib_and_needs_no_pyplot():
     before, loaded = dict(matplotlib.rcParams), "matplotlib.pyplot" in sys.modules
     with matplotlib.rc_context({"font.size": 30, "legend.fontsize": 2}):
-        drawn = plots.radar(made_up.VALUES, made_up.MEASURES)
+        drawn = plots.reliability(made_up.RELIABILITY)
     assert dict(matplotlib.rcParams) == before and ("matplotlib.pyplot" in sys.modules) == loaded
-    assert {text.get_fontsize() for text in written(drawn)} == {7}
+    assert {text.get_fontsize() for text in written(drawn)} == {7, 8}
 
 
 def test_a_file_has_the_format_of_its_ending_and_the_same_data_give_the_same_file(tmp_path):

@@ -7,7 +7,6 @@ from singularbayes.evaluation.certificate import Certificate
 from singularbayes.evaluation.certify import catoni_constant, certify
 from singularbayes.evaluation.comparison import Comparison, compare
 from singularbayes.evaluation.comparison_columns import NONE, Cell, Column
-from singularbayes.evaluation.comparison_latex import escape_latex, latex, latex_math
 from singularbayes.evaluation.diagnosis import Diagnosis, diagnose
 from singularbayes.evaluation.evaluate import TASKS, Evaluation, evaluate
 from singularbayes.evaluation.feed_forward import activation_name, flat_layers_in_order
@@ -35,11 +34,8 @@ __all__ = [
     "compare",
     "comparison_table",
     "diagnose",
-    "escape_latex",
     "evaluate",
     "flat_layers_in_order",
-    "latex",
-    "latex_math",
     "selective",
     "small_variance_of_model",
 ]

@@ -1,4 +1,4 @@
-"""The table of a comparison for a terminal, a README, a paper and a page: in bold what is better than all others.
+"""The table of a comparison for a terminal, a README and a page: in bold what is better than all others.
 
 Below the methods stand their differences from the reference, where there are two methods or more.
 """

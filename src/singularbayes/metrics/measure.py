@@ -2,8 +2,6 @@
 
 from dataclasses import KW_ONLY, dataclass
 
-import numpy as np
-
 BETTER = ("higher", "lower")
 
 
@@ -15,7 +13,6 @@ class Measure:
         name: as an evaluation calls it, "nll".
         better: "higher", "lower", the value that is best, or None where neither is.
         unit: "nats", "%"; empty for a pure number.
-        limits: (least, most) of its scale in a radar, the same for all data; None takes those of the data.
         label: as readers know it, "NLL"; else its name.
         whole: it is a count.
         scale: tables and figures show it divided by this.
@@ -30,7 +27,6 @@ class Measure:
     name: str
     better: str | float | None = None
     unit: str = ""
-    limits: tuple[float, float] | None = None
     _: KW_ONLY
     label: str = ""
     whole: bool = False
@@ -43,10 +39,6 @@ class Measure:
             raise ValueError(
                 f"Measure needs better to be one of {list(BETTER)}, the best value or None; got {self.better!r} for "
                 f"{self.name!r}."
-            )
-        if self.limits is not None and not (np.isfinite(self.limits).all() and self.limits[0] < self.limits[1]):
-            raise ValueError(
-                f"Measure needs finite limits (least, most), least < most; got {self.limits!r} for {self.name!r}."
             )
         object.__setattr__(self, "label", self.label or self.name)
 

@@ -13,7 +13,6 @@ from singularbayes.plots.curves import against_setting, selective_prediction, we
 from singularbayes.plots.histograms import draw_shares, percentages, uncertainty_histograms
 from singularbayes.plots.pareto import Point, pareto, points_of
 from singularbayes.plots.predictions import predicted_classes, predicted_values
-from singularbayes.plots.radar import efficiency_radar, radar
 from singularbayes.plots.spectra import spectra
 from singularbayes.plots.style import BLUE, COLOURS, INK, PAGE, PALE, SKY, VERMILION, Look, look, write
 from singularbayes.plots.sweeps import trade_offs
@@ -34,7 +33,6 @@ __all__ = [
     "against_setting",
     "bounds_against_rank",
     "draw_shares",
-    "efficiency_radar",
     "function_bands",
     "interval_calibration",
     "look",
@@ -45,7 +43,6 @@ __all__ = [
     "predicted_classes",
     "predicted_values",
     "quartile_bands",
-    "radar",
     "reliability",
     "selective_prediction",
     "spectra",

@@ -132,10 +132,10 @@ def drawn_in(style: Any) -> Callable[[Callable[..., Figure]], Callable[..., Figu
 for_print = drawn_in(PRINT)
 
 
-def legend_below(figure: Figure, handles: list[Any], title: str | None = None) -> None:
+def legend_below(figure: Figure, handles: list[Any]) -> None:
     """Writes the legend under the panels, where it covers nothing."""
     columns = _columns([handle.get_label() for handle in handles])
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title, title_fontsize=7)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
 def legend_height(labels: Collection[str]) -> float:
@@ -156,9 +156,9 @@ def write(figure: Figure, path: Path, dpi: int = 300) -> Path:
     """Writes a figure into a file whose suffix is the format (.png, .svg, .pdf), and returns its path.
 
     >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "radar.svg"
+    >>> path = Path(tempfile.mkdtemp()) / "pareto.svg"
     >>> write(Figure(), path).name
-    'radar.svg'
+    'pareto.svg'
     """
     with matplotlib.rc_context(PRINT):
         figure.savefig(path, dpi=dpi)
