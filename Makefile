@@ -40,7 +40,7 @@ test-torch: .venv/torch ## the tests marked backend, on PyTorch
 test-tensorflow: .venv/tensorflow ## the tests marked backend, on TensorFlow
 	KERAS_BACKEND=tensorflow $(PYTEST) -m backend
 
-test-all: test test-torch test-tensorflow ## all of these, and the exhaustive tests: every posterior × layer, every kill
+test-all: test test-torch test-tensorflow ## all of these, and the exhaustive tests: every posterior × layer and problem × method
 	KERAS_BACKEND=jax $(PYTEST) -m exhaustive
 	for backend in torch tensorflow; do KERAS_BACKEND=$$backend $(PYTEST) -m "exhaustive and backend" || exit 1; done
 

@@ -34,7 +34,7 @@ def test_pages_with_such_blocks_are_listed_and_no_other_fence_hides_python():
         RUN_BY
     )  # there it is other libraries' code
     fences = {fence for text in texts.values() for fence in re.findall(r"^```(\w+)$", text, re.MULTILINE)}
-    assert fences <= {"python", "py", "pycon", "sh", "text", "bibtex", "latex", "toml"}
+    assert fences <= {"python", "py", "pycon", "sh", "bash", "text", "bibtex", "latex", "toml", "yaml"}
 
 
 @pytest.mark.parametrize("page", RUN_BY)
