@@ -6,7 +6,7 @@ from typing import Any
 
 import records
 from gate import LIMITS, TREE
-from singularbayes_experiments.new.report.tables import published
+from singularbayes_experiments.report.tables import published
 
 PAGE = records.ROOT / "docs" / "performance.md"
 PAPER = {"Keras": "deterministic", "low-rank": "low_rank", "full-rank": "full_rank"}
