@@ -188,7 +188,7 @@ needs_data = pytest.mark.skipif(not os.environ.get(files.FOLDER), reason="needs 
 
 
 def test_the_catalogue_has_a_sum_for_every_file_and_a_way_to_get_every_set():
-    assert len(files.SETS) == 17 and sum(len(source.files) for source in files.SETS.values()) == 81
+    assert len(files.SETS) == 16 and sum(len(source.files) for source in files.SETS.values()) == 77
     for source in files.SETS.values():
         assert all(len(sha) == 64 and int(sha, 16) and size > 0 for size, sha in source.files.values())
         assert (source.base is None) == bool(source.by_hand) and set(source.rewritten) <= set(source.files)

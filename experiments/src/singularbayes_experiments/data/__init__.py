@@ -19,7 +19,6 @@ from singularbayes_experiments.data.intensive_care import (
 from singularbayes_experiments.data.text import (
     Intents,
     News,
-    Question,
     Sentences,
     Snippets,
     Vocabulary,
@@ -28,7 +27,6 @@ from singularbayes_experiments.data.text import (
     bert_vocab,
     clinc150,
     product_reviews,
-    reasoning,
     sst2,
 )
 from singularbayes_experiments.data.uci import UCI_SETS, Regression, uci_regression
@@ -44,7 +42,6 @@ __all__ = [
     "Images",
     "Intents",
     "News",
-    "Question",
     "Regression",
     "Sentences",
     "Snippets",
@@ -65,7 +62,6 @@ __all__ = [
     "notmnist",
     "physionet2012",
     "product_reviews",
-    "reasoning",
     "sst2",
     "uci_regression",
 ]

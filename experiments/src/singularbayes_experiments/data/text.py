@@ -23,15 +23,6 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question with choices; `answer` is the place of the right one."""
-
-    question: str
-    choices: list[str]
-    answer: int
-
-
-@dataclass(frozen=True)
 class News:
     """Articles: their titles, the descriptions below them, and labels int64, the place of the topic in `classes`."""
 
@@ -129,15 +120,6 @@ def banking77() -> Intents:
         for _, *rows in tables
     )
     return Intents(train, ([], np.array([], "int64")), test, [], classes, SETS["banking77"].description)
-
-
-def reasoning(name: str) -> dict[str, list[Question]]:
-    """Returns the questions of `arc_easy` or `openbookqa`, to train and to test."""
-    names = sorted({file.rpartition("_")[0] for file in SETS["reasoning"].files})
-    if name not in names:
-        raise ValueError(f"reasoning needs one of {names}; got {name!r}.")
-    lines = {part: read("reasoning", f"{name}_{part}.jsonl").decode().splitlines() for part in _PARTS}
-    return {part: [Question(**json.loads(line)) for line in every] for part, every in lines.items()}
 
 
 def bert_vocab() -> Vocabulary:

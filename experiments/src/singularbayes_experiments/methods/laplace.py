@@ -30,6 +30,7 @@ class LastLayerLaplace:
         kernel = head.posterior.mean().dense() if hasattr(head, "posterior") else head.kernel
         self.weights = np.concatenate([_numpy(kernel), _numpy(head.bias)[None]]).astype("float64")
         train, held = member.data.train, member.data.validation
+        assert held is not None  # it chooses the precision
         phi = self.features(train.x)
         p = special.softmax(phi @ self.weights, axis=1)
         self.a, self.u = np.linalg.eigh(phi.T @ phi)
@@ -65,7 +66,7 @@ class LastLayerLaplace:
         return self._predicted(self.features(x), self.precision, draws, seed)
 
     def _predicted(self, phi: np.ndarray, precision: float, draws: int, seed: int) -> ClassPredictive:
-        mean, squares, entropy = 0.0, 0.0, 0.0
+        mean, squares, entropy = (np.zeros(()) for _ in range(3))
         for weights in self.drawn(precision, draws, seed):
             p = special.softmax(phi @ weights, axis=1)
             mean, squares = mean + p / draws, squares + p**2 / draws

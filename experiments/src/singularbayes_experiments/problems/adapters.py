@@ -20,6 +20,7 @@ import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -87,11 +88,11 @@ class Adapters(Problem):
         width, eta = (settings.prior_scale, settings.eta) if weights.random else (FLAT, OFF)
         prior = sb.Anchored(width, anchor="random")
         posterior = weights.mixed(sb.Adapter(settings.rank, prior=prior, eta=eta, rho_lr=settings.rho_lr))
-        rules = {"*embedding*": None, "*pooled_dense*": None} | ({} if several else {"logits": None})
+        rules: dict[Any, None] = {"*embedding*": None, "*pooled_dense*": None} | ({} if several else {"logits": None})
         found = sb.bayesianize(model, posterior, rules=rules, unsupported="keep")
         random = [each for each in find_posteriors(found) if each.random]
-        kept = [weight for each in random for weight in each.trainable_weights]
-        kept = {id(weight) for weight in [*kept, *found.get_layer("logits").trainable_weights]}
+        drawn = [weight for each in random for weight in each.trainable_weights]
+        kept = {id(weight) for weight in [*drawn, *found.get_layer("logits").trainable_weights]}
         for weight in found.trainable_variables:
             weight.trainable = id(weight) in kept
         if not weights.random:
@@ -203,11 +204,12 @@ def pretrained() -> tuple[dict, list[np.ndarray]]:
     from keras_hub.models import BertBackbone
 
     named, package = os.environ.get("SINGULARBAYES_ENCODER"), importlib.util.find_spec(PACKAGE)
-    if named is None and package is None:
+    installed = package and package.submodule_search_locations
+    if not named and not installed:
         raise data.DataError(
             f"Adapters need a pretrained encoder: install {PACKAGE.replace('_', '-')}, or set SINGULARBAYES_ENCODER to "
             "a folder of KerasHub or Hugging Face that has one."
         )
-    folder = named or str(Path(package.submodule_search_locations[0]) / "model")
+    folder = named or str(Path(*installed) / "model")  # type: ignore[misc]
     backbone = BertBackbone.from_preset(folder)
     return backbone.get_config(), backbone.get_weights()
