@@ -48,6 +48,18 @@ class Subclassed(keras.Model):
         return self.head(self.hidden[0](x, training=training), training=training)
 
 
+class CalledTwice(keras.Model):
+    """One layer in two calls of a pass, with a training flag each."""
+
+    def __init__(self, posterior, flags):
+        super().__init__()
+        self.head, self.flags = layers.Dense(1, posterior=posterior), flags
+
+    def call(self, x, training=None):
+        first, second = (self.head(x, training=training and flag) for flag in self.flags)
+        return first + second
+
+
 MODELS = {"sequential": _sequential, "functional": _functional, "nested": _nested, "subclassed": Subclassed}
 
 
@@ -204,6 +216,20 @@ class TestFit:
         again.load_weights(path)
         for ours, theirs in zip(again.get_weights(), seen[3], strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+    @pytest.mark.parametrize("flags", [(True, False), (False, True), (False, False)])
+    def test_a_pass_trains_if_one_call_of_a_layer_does_whatever_the_order(self, flags):
+        model = stirred_layer(CalledTwice(_posterior(), flags), X)
+        model = _compiled(model, keras.optimizers.SGD(0.0), loss=lambda y, p: ops.mean(0.5 + 0.0 * (y - p)))
+        sb.set_kl(model, num_data=32, beta=2.0)
+        model(X, training=True)
+        assert _sum(model.losses) == pytest.approx(2 / 32 * _exact(model) if any(flags) else 0.0, rel=1e-5)
+        model(X, training=False)
+        assert _sum(model.losses) == 0.0
+        if flags[0]:  # else the pass takes the mean, and a gradient there is a warning
+            assert model.train_on_batch(X, Y) == pytest.approx(0.5 + 2 / 32 * _exact(model), rel=1e-5)
+            history = model.fit(X, Y, 32, 1, 0, callbacks=[sb.KLSchedule(beta=3.0)]).history
+            assert history["loss"] == pytest.approx([0.5 + 3 / 32 * _exact(model)], rel=1e-5)
 
     @JAX_FIRST
     def test_one_posterior_without_a_weight_is_enough_for_the_error(self):

@@ -163,8 +163,8 @@ class RandomPosterior(Posterior):
         self.kl_weight_now, self.kl_weight_from_file = other.kl_weight_now, other.kl_weight_from_file
 
     def note_pass(self, training) -> None:
-        """Notices that a pass begins, and whether it trains."""
-        self.trains = bool(training)
+        """Notices a call, and whether it trains; a pass of several calls trains if one of them does."""
+        self.trains = scope.trains_in_pass(self, training)
 
     def load_own_variables(self, store):
         super().load_own_variables(store)

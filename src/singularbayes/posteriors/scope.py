@@ -184,6 +184,15 @@ def once_per_pass(owner: Any, make: Any) -> Any:
     return made[id(owner)]
 
 
+def trains_in_pass(owner: Any, training: Any) -> bool:
+    """Returns whether this call or an earlier one of `owner` in the current forward pass trains."""
+    current = forward_pass()
+    trained = set() if current is None else current.__dict__.setdefault("singularbayes_trained", set())
+    if training:
+        trained.add(id(owner))
+    return id(owner) in trained
+
+
 def keras_getattr(layer: keras.layers.Layer, name: str) -> Any:
     """Returns what Keras finds where a layer has no attribute of that name: on torch its parts; raises else."""
     if hasattr(keras.layers.Layer, "__getattr__"):
