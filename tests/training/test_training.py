@@ -69,6 +69,17 @@ def _compiled(model, optimizer="sgd", loss="mse", **arguments):
     return model
 
 
+def _interrupt(model, *callbacks):
+    """Ends a `fit` as Ctrl-C does."""
+
+    def interrupt(batch, logs):
+        raise KeyboardInterrupt
+
+    stop = keras.callbacks.LambdaCallback(on_train_batch_end=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y, 8, verbose=0, callbacks=[*callbacks, stop])
+
+
 def _standing(model, **arguments):
     """Returns the model compiled so that training moves nothing, and what it logs can be checked exactly."""
     return _compiled(stirred_layer(model, X), keras.optimizers.SGD(0.0), **arguments)
@@ -182,18 +193,38 @@ class TestFit:
         with pytest.raises(ValueError, match="KL weight is not set"):  # on JAX they share one by now
             model.fit(X, X, verbose=0)
 
+    @pytest.mark.parametrize("before", [True, False])
+    @pytest.mark.parametrize("after", [True, False])
+    @pytest.mark.parametrize("scheduled", [True, False])
     @JAX_FIRST
-    def test_a_fit_that_was_interrupted_leaves_no_weight_for_those_after_the_next(self):
-        def interrupt(batch, logs):
-            raise KeyboardInterrupt
-
+    def test_a_fit_that_was_interrupted_leaves_only_what_set_kl_gave(self, before, after, scheduled):
         model = _standing(_sequential(_posterior()))
-        stop = keras.callbacks.LambdaCallback(on_train_batch_end=interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(X, Y, 8, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0), stop])
-        model.fit(X, Y, 8, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
-        with pytest.raises(ValueError, match="KL weight is not set"):
-            model.fit(X, Y, verbose=0)
+        if before:
+            sb.set_kl(model, num_data=40, beta=0.3)
+        _interrupt(model, sb.KLSchedule(32, beta=1.0))
+        if after:
+            sb.set_kl(model, num_data=50, beta=0.5)
+        if scheduled:
+            model.fit(X, Y, 8, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
+        if not (before or after):
+            with pytest.raises(ValueError, match="KL weight is not set"):
+                model.fit(X, Y, verbose=0)
+            return
+        model.fit(X, Y, verbose=0)
+        model(X, training=True)
+        assert _sum(model.losses) == pytest.approx((0.5 / 50 if after else 0.3 / 40) * _exact(model), rel=1e-5)
+
+    @JAX_FIRST
+    def test_a_weight_of_a_file_stays_where_its_fit_was_interrupted(self, tmp_path):
+        model = _standing(_sequential(_posterior()))
+        sb.set_kl(model, num_data=40, beta=0.3)
+        model.save(tmp_path / "model.keras")
+        again = sb.load(tmp_path / "model.keras")
+        with pytest.warns(UserWarning, match="resumes with the KL weight 0.0075"):
+            _interrupt(again)
+        with pytest.warns(UserWarning, match="resumes with the KL weight 0.0075"):
+            history = again.fit(X, Y, verbose=0).history
+        assert history["kl_weight"] == pytest.approx([0.3 / 40], rel=1e-6)
 
     def test_callbacks_of_keras_choose_by_the_likelihood_while_the_kl_comes_in(self, tmp_path):
         keras.utils.set_random_seed(3)

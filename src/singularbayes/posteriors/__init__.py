@@ -19,7 +19,7 @@ from singularbayes.posteriors.mixture import Mixture
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.prior_memory import Origin
 from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Prior, ScaleMixture, ScalePrior
-from singularbayes.posteriors.random_posterior import KLGuard, RandomPosterior, SharedState
+from singularbayes.posteriors.random_posterior import KLGuard, RandomPosterior, SharedState, training_begins
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.registry import DEFAULT_RANK, get_posterior, recipe
 from singularbayes.posteriors.scope import Source
@@ -89,4 +89,5 @@ __all__ = [
     "spectral_norm",
     "standardised",
     "step_watch",
+    "training_begins",
 ]

@@ -41,7 +41,7 @@ class KLGuard(keras.metrics.Metric):
         self.prepare: Callable[[], None] | None = None  # what else comes before a step
 
     def reset_state(self):
-        if _training_begins():
+        if training_begins():
             self.check()
         if self.prepare is not None:
             self.prepare()
@@ -53,7 +53,7 @@ class KLGuard(keras.metrics.Metric):
         return {}
 
 
-def _training_begins() -> bool:
+def training_begins() -> bool:
     """Returns whether it is training that resets the metrics; `evaluate` resets them too, and neither tells them."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_name not in (*_TRAINING, *_TESTING):

@@ -6,7 +6,7 @@ the method that builds the model, before it makes the callbacks; that method rem
 
 import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ import keras
 from keras.src.trainers import data_adapters
 
 from singularbayes.models import device_count
+from singularbayes.posteriors import training_begins
 
 _DATA: weakref.WeakKeyDictionary[keras.Model, weakref.ref] = weakref.WeakKeyDictionary()
 _STATED: weakref.WeakKeyDictionary[keras.Model, "DataSize"] = weakref.WeakKeyDictionary()
@@ -29,8 +30,10 @@ class DataSize:
     an_epoch: bool = True
 
 
-def remember_data() -> None:
+def remember_data(before_fit: Callable[[keras.Model], None]) -> None:
     """Makes every model remember the data of the `fit` or `evaluate` that it began last, from now on.
+
+    `before_fit` is called with the model before every `fit` of any.
 
     That method is not public. Where a version of Keras has none nothing is remembered, and num_data has to be given.
     """
@@ -43,6 +46,8 @@ def remember_data() -> None:
     def build_and_remember(model, *arguments, **named):
         iterator = named.get("iterator")
         if iterator is not None:
+            if training_begins():
+                before_fit(model)
             if iterator.data_adapter.num_batches == 0:  # some backends would train on nothing
                 raise _no_data_error(model)
             _DATA[model] = weakref.ref(iterator)

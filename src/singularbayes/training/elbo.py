@@ -55,6 +55,9 @@ def set_kl(model: keras.layers.Layer, num_data: float, beta: float = BETA) -> No
         log_nll(model)  # the loss that tiles targets
     for posterior in find_random_posteriors(model):
         posterior.set_kl_weight(float(beta / num_data))
+    callback = getattr(model, "_kl_callback", None)  # of a `fit` that runs, or was interrupted
+    if callback is not None:
+        callback.weight_before = float(beta / num_data)
     spare_from_decay(model)
 
 

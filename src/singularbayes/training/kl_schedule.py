@@ -44,6 +44,7 @@ class KLSchedule(keras.callbacks.Callback):
     waits for the full weight. Any other callback that watches `kl` or `kl_weight` has to come after this one.
 
     When `fit` ends the weight is unset: the next `fit` needs a schedule again, unless `set_kl` set a weight before.
+    Where it is interrupted that is done when the next `fit` begins; `train_on_batch` until then has the weight.
 
     With `pretrain_epochs` the first epochs train the means alone, without noise and KL: a deterministic network of the
     same rank. Then its factors are balanced by SVD, which leaves every W, and the variational part starts there with
@@ -88,7 +89,7 @@ class KLSchedule(keras.callbacks.Callback):
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
         self._reads_num_data = num_data is None  # from the data of every `fit`
         self._data: Any = None  # of the `fit` that begins
-        remember_data()
+        remember_data(end_interrupted_fit)
         self.validation = validation
         self._steps: tuple | None = None  # of `evaluate`: the model's own, and the one that draws
         self._epoch = 0
@@ -230,7 +231,7 @@ class KLSchedule(keras.callbacks.Callback):
 
 def take_kl_weight(model: keras.Model, callback: keras.callbacks.Callback) -> None:
     """Makes a callback the one that sets the KL weight in the `fit` that begins."""
-    other = getattr(model, "_kl_callback", None)  # of this `fit`, or of one that was interrupted
+    other = getattr(model, "_kl_callback", None)  # of this `fit`
     callback.weight_before = _weight_set(model) if other is None else other.weight_before
     model._kl_callback = callback
 
@@ -241,10 +242,18 @@ def give_up_kl_weight(model: keras.Model, callback: keras.callbacks.Callback) ->
         return
     model._kl_callback = None
     for posterior in find_random_posteriors(model):
+        if posterior.kl_weight_from_file:
+            continue  # no callback has set another
         if callback.weight_before is None:
             posterior.unset_kl_weight()
         else:
             posterior.set_kl_weight(callback.weight_before)
+
+
+def end_interrupted_fit(model: keras.Model) -> None:
+    """Gives up the KL weight of a `fit` that did not come to its end; before the next `fit`."""
+    if getattr(model, "_kl_callback", None) is not None:
+        give_up_kl_weight(model, model._kl_callback)
 
 
 def _weight_set(model: keras.Model) -> float | None:

@@ -17,7 +17,7 @@ from singularbayes.models import compiled
 from singularbayes.posteriors import find_random_posteriors
 from singularbayes.training.data_size import data_of, read_size, remember_data
 from singularbayes.training.elbo import kl, share_state
-from singularbayes.training.kl_schedule import give_up_kl_weight, prepare_fit, take_kl_weight
+from singularbayes.training.kl_schedule import end_interrupted_fit, give_up_kl_weight, prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_sound_steps
 from singularbayes.training.repeated_examples import prepare_mixtures
 
@@ -72,8 +72,7 @@ class PACBayesObjective(keras.callbacks.Callback):
         self._kl_weight: Any = None  # that of the next epoch, where L̂ is known
         self._reads_num_data = num_data is None  # from the data of every `fit`
         self._data: Any = None  # of the `fit` that begins
-        if self._reads_num_data:
-            remember_data()
+        remember_data(end_interrupted_fit)
 
     def set_model(self, model):
         super().set_model(model)
