@@ -31,9 +31,7 @@ class DataSize:
 
 
 def remember_data(before_fit: Callable[[keras.Model], None]) -> None:
-    """Makes every model remember the data of the `fit` or `evaluate` that it began last, from now on.
-
-    `before_fit` is called with the model before every `fit` of any.
+    """Makes every model remember the data of the `fit` or `evaluate` that it began last, and call `before_fit`.
 
     That method is not public. Where a version of Keras has none nothing is remembered, and num_data has to be given.
     """
