@@ -166,14 +166,18 @@ def test_means_take_nesterov_steps_and_scales_those_of_adam(posterior):
 
 def test_corruptions_do_what_their_constants_say():
     x = np.full((6, 32, 32, 3), 120, "uint8")
-    x[:, 8:24, 8:24] = (40, 90, 200)
+    x[:, 7:22, 9:26] = (40, 90, 200)
     found = dict(zip(corruptions.NAMES, corruptions.corrupted(x).astype("float64"), strict=True))
     every = {function.__name__: constants for function, constants in corruptions.CONSTANTS.items()}
     measured = {
-        "gaussian_noise": (lambda c: c, lambda new: (new - x)[:, :8].std() / 255, 0.03),
-        "shot_noise": (lambda c: math.sqrt(120 / 255 / c), lambda new: (new - x)[:, :8].std() / 255, 0.04),
+        "gaussian_noise": (lambda c: c, lambda new: (new - x)[:, :7].std() / 255, 0.03),
+        "shot_noise": (lambda c: math.sqrt(120 / 255 / c), lambda new: (new - x)[:, :7].std() / 255, 0.04),
         "impulse_noise": (lambda c: c, lambda new: np.mean(new != x), 0.15),
-        "contrast": (lambda c: c, lambda new: (new.std(axis=(1, 2)) / x.std(axis=(1, 2))).mean(), 0.02),
+        "contrast": (
+            lambda c: c,
+            lambda new: (new.std(axis=(1, 2)) / x.std(axis=(1, 2))).mean(),
+            0.05,
+        ),  # of whole steps
         "brightness": (lambda c: c, lambda new: new[0, 0, 0].max() / 255 - 120 / 255, 0.08),
     }
     for name, (wanted, measure, within) in measured.items():

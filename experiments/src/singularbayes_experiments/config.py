@@ -200,7 +200,7 @@ class Experiment:
 def expand(part: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
     """Returns the changes of every configuration of a part of a grid.
 
-    >>> [changes[-1] for changes in expand({"product": {"beta": [0.1, 0.3], "epochs": [5, 9]}})][:3]
+    >>> [changes[1] for changes in expand({"product": {"beta": [0.1, 0.3], "epochs": [5, 9]}})][:3]
     [{'beta': 0.1, 'epochs': 5}, {'beta': 0.1, 'epochs': 9}, {'beta': 0.3, 'epochs': 5}]
     """
     values = part.get("product", {})

@@ -221,6 +221,7 @@ class MultiHeadAttention(Summarized, FreezesWhole, Rematerialized, keras.layers.
 
         factors = [(ops.cast(draw.a, query.dtype), ops.cast(draw.b, query.dtype)) for draw in draws]
         (q, k, v), (a, b) = factors[:3], factors[3]
+        biased(self._key_dense)  # no score depends on it, but its KL counts in a pass that draws it
         return [
             Projection(q[0], by_head(q[1]), biased(self._query_dense)),
             Projection(k[0], by_head(k[1]), None),

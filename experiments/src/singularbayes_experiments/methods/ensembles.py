@@ -32,13 +32,13 @@ def low_rank_ensemble(trainer: Trainer, members: list[Member]) -> list:
     return [LowRankEnsemble.from_models(each) for each in by_ensemble(models, members)]
 
 
-@method("mixture_repeat_anchored", "the same, with a prior around the start of each component")
 @method("lora_ensemble", "adapters without random weights from different seeds")
 def lora_ensemble(trainer: Trainer, members: list[Member]) -> list:
     models = trainer.fit("deterministic", in_ensembles(members))
     return [LowRankEnsemble.from_models(each) for each in by_ensemble(models, members)]
 
 
+@method("mixture_repeat_anchored", "the same, with a prior around the start of each component")
 @method("mixture", "the same, as records of CIFAR-10 and of adapters call it")
 @method("mixture_repeat", "low-rank components in one model, each trained on every example")
 def mixture_repeat(trainer: Trainer, members: list[Member]) -> list:

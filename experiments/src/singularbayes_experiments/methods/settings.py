@@ -103,8 +103,8 @@ class Weights:
         components: of a mixture on every weight.
         inputs: the shape of one example, for problems whose tasks differ in it.
 
-    >>> Weights("low_rank", Settings(eta=0.03))(25)
-    LowRank(25)
+    >>> Weights("low_rank", Settings(eta=0.03))(25).rank
+    25
     """
 
     kind: str
