@@ -277,7 +277,7 @@ def test_which_factors_are_random_is_checked():
 
 
 def test_a_relative_anchor_is_a_width_of_each_weight():
-    posterior = LowRank(2, prior=sb.Anchored(1.5, relative=True, anchor="start"))
+    posterior = LowRank(2, loc_lr=1.0, prior=sb.Anchored(1.5, relative=True, anchor="start"))
     posterior.build((4, 5))
     assert sb.Anchored.from_config(posterior.prior.get_config()) == posterior.prior != sb.Anchored(1.5, anchor="start")
     start = 18 * (np.log(1.5) + 1 / (2 * 1.5**2) - 0.5)

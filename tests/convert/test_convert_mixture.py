@@ -161,7 +161,7 @@ def test_an_anchor_of_members_has_to_be_chosen_and_is_marked():
     with pytest.raises(ValueError, match="Anchored needs anchor='random' or anchor='start'"):
         sb.bayesianize(plain, sb.Mixture(sb.LowRank(2, prior="anchored"), 2))
     for anchor, origin in (("random", Origin.INITIAL), ("start", Origin.START)):
-        model = sb.bayesianize(plain, sb.Mixture(sb.LowRank(4, prior=sb.Anchored(anchor=anchor)), 2))
+        model = sb.bayesianize(plain, sb.Mixture(sb.LowRank(4, loc_lr=1.0, prior=sb.Anchored(anchor=anchor)), 2))
         factors = model.layers[0].posterior.factors
         assert [factor.prior_memory().origin for factor in factors] == [origin] * 2
         for factor, member in zip(factors, plain, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import ml_dtypes
 import numpy as np
 from keras import ops
 
@@ -125,16 +126,15 @@ def variable_values(model: keras.Model) -> list:
 
 
 def as_numpy(value) -> np.ndarray:
-    """Returns a copy of what a variable or tensor holds; torch's bfloat16 becomes float32.
+    """Returns a copy of what a variable or tensor holds, in its own precision.
 
-    For Keras's variables and torch's tensors, `ops.convert_to_numpy` does this with a warning of NumPy for each: their
-    `__array__` has no argument `copy`.
+    `ops.convert_to_numpy` does this with a warning of NumPy for each variable of Keras and tensor of torch.
     """
     if keras.backend.backend() != "torch":
         return np.array(np.asarray(value))
     tensor = ops.convert_to_tensor(value)
-    narrow = keras.backend.standardize_dtype(tensor.dtype) == "bfloat16"  # which NumPy lacks
-    return np.array((tensor.float() if narrow else tensor).numpy(force=True))
+    narrow = keras.backend.standardize_dtype(tensor.dtype) == "bfloat16"  # which torch cannot give to NumPy
+    return np.array((tensor.float() if narrow else tensor).numpy(force=True), ml_dtypes.bfloat16 if narrow else None)
 
 
 def share_programs(models: list[keras.Model]) -> None:
