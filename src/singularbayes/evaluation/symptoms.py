@@ -390,7 +390,7 @@ def _most_to_gain(case: Case) -> float | None:
     # A perfect fit lets learned noise go to 0, and gains without end.
     if case.y is None or case.p is None or case.p.noise is None or case.learned_noise:
         return None
-    # log sd(y)/noise for every output: that of N(y; mean, noise²) with a perfect mean less that of N(y; ȳ, sd²).
+    # log sd(y)/noise for every output: that of N(y; mean, noise²) with a perfect mean minus that of N(y; ȳ, sd²).
     spread, noise = case.y.var(axis=0), case.p.variance("aleatoric").mean(axis=0)
     return float(np.maximum(0.5 * np.log(np.maximum(spread, 1e-300) / noise), 0.0).sum())
 
