@@ -1,5 +1,6 @@
 """Plain Keras training maximises the ELBO: mean negative log-likelihood + β KL / num_data, the KL counted once."""
 
+import copy
 import warnings
 
 import keras
@@ -168,6 +169,25 @@ class TestFit:
         history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
         assert np.isfinite(history["loss"]).all()
         self._refuses_to_train(model)
+
+    @pytest.mark.parametrize("way", ["load_weights", "deepcopy", "load_model"])
+    def test_a_copy_after_a_fit_has_no_kl_weight_and_keeps_the_one_that_it_is_given(self, way, tmp_path):
+        model = _standing(_sequential(_posterior()))
+        model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
+        path = tmp_path / "model.weights.h5"
+        model.save_weights(path)
+        model.save(tmp_path / "model.keras")
+        again = {"deepcopy": copy.deepcopy, "load_weights": lambda model: model}.get(
+            way, lambda _: keras.saving.load_model(tmp_path / "model.keras")
+        )(model)
+        if way == "load_weights":
+            again.load_weights(path)
+        with pytest.raises(ValueError, match="KL weight is not set"):
+            again.fit(X, Y, verbose=0)
+        sb.set_kl(again, num_data=50, beta=0.5)
+        again.load_weights(path)
+        again(X, training=True)
+        assert _sum(again.losses) == pytest.approx(0.5 / 50 * _exact(again), rel=1e-5)
 
     @JAX_FIRST
     def test_the_weight_of_an_objective_is_unset_when_its_fit_ends(self):

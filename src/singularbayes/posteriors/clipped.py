@@ -20,7 +20,8 @@ _ROUNDING = 1e-5  # a draw is made again a little below the limit, in single pre
 _DELEGATED = {
     *("prior", "family", "matrices", "seed_generator", "state", "join", "ab", "tolerance", "live_columns"),
     *("kl", "kl_bound", "kl_exact", "kl_scale", "kl_weight", "kl_weight_now", "kl_weight_from_file"),
-    *("set_kl_weight", "unset_kl_weight", "take_kl_weight", "note_pass", "training_weights", "num_switched_off"),
+    *("set_kl_weight", "unset_kl_weight", "resume_kl_weight", "take_kl_weight", "note_pass", "training_weights"),
+    "num_switched_off",
     *("prune_columns", "take_columns", "switch_noise", "restarted_velocities", "set_penalty"),
 }
 

@@ -168,11 +168,16 @@ class RandomPosterior(Posterior):
 
     def load_own_variables(self, store):
         super().load_own_variables(store)
-        if not self.built:  # a copy of one that was not built either
+        if self.built and self.kl_weight_now is not None:
+            self.kl_scale.assign(self.kl_weight_now)  # not that of the file
+
+    def resume_kl_weight(self) -> None:
+        """Sets the KL weight to the one that came from a file, where it is not set."""
+        if not self.built or self.kl_weight_now is not None:
             return
         stored = float(ops.convert_to_numpy(self.kl_scale))
         self.kl_weight_now = stored if stored >= 0 else None
-        self.kl_weight_from_file = stored >= 0 and self.kl_weight is None
+        self.kl_weight_from_file = stored >= 0
 
     def join(self, state: SharedState) -> None:
         """Takes seeds and the KL weight from `state` from now on, instead of variables of its own."""

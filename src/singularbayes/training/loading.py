@@ -20,9 +20,9 @@ def load(path: str | Path, **kwargs) -> keras.Model:
     """Returns the model of a `.keras` file; arguments are those of `keras.saving.load_model`.
 
     `fit` of the model without `KLSchedule` uses the KL weight of the file, warns that it does, and logs `nll`, `kl` and
-    `kl_weight`. `keras.saving.load_model` works too once `singularbayes.layers` is imported, but then `fit` uses the KL
-    weight of the file without a warning and does not log them (so it is after `load_weights` and in copies of a model),
-    and it does not name what is wrong with a file that is not a whole model.
+    `kl_weight`. `keras.saving.load_model` works too once `singularbayes.layers` is imported, but does not name what is
+    wrong with a file that is not a whole model. It leaves the KL weight unset, as `load_weights` and copies of a model
+    do: training then needs `KLSchedule` or `set_kl`.
 
     >>> import singularbayes as sb
     >>> model.save("model.keras")  # doctest: +SKIP
@@ -35,7 +35,10 @@ def load(path: str | Path, **kwargs) -> keras.Model:
 
 def log_stored_kl_weight(model: keras.Model) -> None:
     """Makes `fit` of a model that was read from a file state the KL weight of the file and log `nll` and `kl`."""
-    if not any(posterior.kl_weight_from_file for posterior in find_random_posteriors(model)):
+    posteriors = find_random_posteriors(model)
+    for posterior in posteriors:
+        posterior.resume_kl_weight()
+    if not any(posterior.kl_weight_from_file for posterior in posteriors):
         return
     fit = model.fit  # Keras has no other place for a callback that is always there
 
