@@ -66,7 +66,6 @@ def test_every_kind_of_file_loads_in_a_new_process_that_imported_singularbayes_a
     swa = keras.optimizers.SGD(sb.baselines.SWASchedule(0.1, 0.01, steps=10))
     models = {
         "draws": sb.freeze_draws(_classifier(LowRank(2, eta=0.5)), 3, seed=4),
-        "members": sb.freeze_members(_classifier(sb.Mixture(LowRank(2, eta=0.5), components=2))),
         "schedule": _classifier(LowRank(2), swa),
     }
     expected = {}

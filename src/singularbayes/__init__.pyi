@@ -18,13 +18,10 @@ from .baselines import SWAG as SWAG
 from .baselines import DeepEnsemble as DeepEnsemble
 from .baselines import LowRankEnsemble as LowRankEnsemble
 from .baselines import MCDropout as MCDropout
-from .baselines import TemperatureScaled as TemperatureScaled
 from .convert import bayesianize as bayesianize
 from .convert import collapse as collapse
-from .convert import distill as distill
 from .convert import drop_component as drop_component
 from .convert import freeze_draws as freeze_draws
-from .convert import freeze_members as freeze_members
 from .convert import load_adapters as load_adapters
 from .convert import plan as plan
 from .convert import save_adapters as save_adapters
@@ -145,7 +142,6 @@ __all__ = [
     "SpectralProjection",
     "StudentTNLL",
     "StudentTNoise",
-    "TemperatureScaled",
     "ValuePredictive",
     "baselines",
     "bayesianize",
@@ -160,7 +156,6 @@ __all__ = [
     "conformal_sets",
     "convert",
     "diagnose",
-    "distill",
     "draw_weights",
     "drop_component",
     "estimators",
@@ -170,7 +165,6 @@ __all__ = [
     "fit_many",
     "fixed_draw",
     "freeze_draws",
-    "freeze_members",
     "kl",
     "layers",
     "learn_prior",

@@ -82,9 +82,7 @@ def test_a_model_without_dropout_is_refused():
         MCDropout(_model(rate=0.0))
 
 
-@pytest.mark.parametrize(
-    "kind", [MCDropout, sb.SWAG, sb.TemperatureScaled, lambda path: sb.DeepEnsemble.from_models([path])]
-)
+@pytest.mark.parametrize("kind", [MCDropout, sb.SWAG, lambda path: sb.DeepEnsemble.from_models([path])])
 def test_a_file_is_no_model(kind):
     with pytest.raises(TypeError, match=r"needs a Keras model; got 'model.keras'. Read a file by singularbayes.load"):
         kind("model.keras")

@@ -12,7 +12,6 @@ from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, LowRank, Mixture
-from singularbayes.convert.constant_runs import pack
 
 pytestmark = [pytest.mark.on_torch, pytest.mark.rows_on_torch]
 L = keras.layers
@@ -59,6 +58,8 @@ def test_a_file_gives_the_model_back_on_its_base_and_adapters_are_swapped(files)
     one = sb.load_adapters(base, paths[0])
     assert_close(one(X), models[0](X), atol=1e-7)
     np.testing.assert_array_equal(_draws(one), _draws(models[0]))
+    for mine, its in zip(one.weights, models[0].weights, strict=True):  # the prior of the file too
+        np.testing.assert_array_equal(numpy(mine), numpy(its))
     assert len(one.trainable_weights) == len(models[0].trainable_weights)
     swapped = sb.load_adapters(one, paths[1])
     assert swapped is one
@@ -126,26 +127,6 @@ def _other_shape(about, parts):
     parts["array_0"] = np.zeros((7, 7))
 
 
-def _longer_runs(about, parts):
-    name = next(name for name in parts if name.startswith("runs_"))
-    parts[name] = parts[name] * 10**12  # of which an array would fill the memory
-
-
-def _runs_elsewhere(about, parts):
-    name = next(name for name in parts if name.startswith("runs_"))
-    parts[name] = parts[name] * [-1, 1]
-
-
-def _runs_of_no_number(about, parts):
-    name = next(name for name in parts if name.startswith("runs_"))
-    parts[name] = parts[name].astype("float32")
-
-
-def _runs_of_another_form(about, parts):
-    name = next(name for name in parts if name.startswith("runs_"))
-    parts[name] = parts[name].reshape(-1)
-
-
 def _code(about, parts):
     about["layers"][0]["posteriors"]["kernel"]["module"] = "os"
     about["layers"][0]["posteriors"]["kernel"]["class_name"] = "system"
@@ -161,11 +142,7 @@ def _objects(about, parts):
     [
         (_nan, "NaN or infinity"),
         (_other_shape, "not those that it describes"),
-        (_longer_runs, "runs that do not make up the shapes"),
-        (_runs_elsewhere, "runs that do not make up the shapes"),
-        (_runs_of_no_number, "runs that are not places and lengths"),
-        (_runs_of_another_form, "runs that are not places and lengths"),
-        (_code, "names classes that are neither"),
+        (_code, "system"),
         (_objects, "allow_pickle"),
         (lambda about, parts: about.update(format="2"), "its format is '2'"),
         (lambda about, parts: about.pop("layers"), "is damaged"),
@@ -177,42 +154,6 @@ def test_a_bad_file_is_refused(files, tmp_path, change, message):
         sb.load_adapters(files[0], tmp_path / "bad.npz")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "int32", "float64"])
-def test_arrays_come_back_bit_by_bit_without_their_long_runs(dtype):
-    rng = np.random.default_rng(0)
-    zeros = np.zeros(100, dtype)
-    parts = [
-        rng.normal(size=70).astype(dtype),
-        zeros,
-        -zeros if dtype != "int8" else zeros + 1,
-        rng.integers(0, 2, 900),
-    ]
-    for array in (np.concatenate([p.astype(dtype) for p in parts]), zeros[:0], zeros[:1], zeros.reshape(4, 25)):
-        packed = pack(array)
-        packed.require_whole()
-        again = packed.array()
-        assert (again.shape, again.dtype, again.tobytes()) == (array.shape, array.dtype, array.tobytes())
-        assert packed.values.size <= max(1, array.size - (198 if array.size > 1000 else 0))
-
-
-def test_a_file_has_means_and_scales_and_of_the_prior_little_more_than_the_centres_of_a(tmp_path):
-    keras.utils.set_random_seed(0)
-    base = keras.Sequential([keras.Input((80,)), L.Dense(120)])
-    for posterior, copies in ((Adapter(4), 1), (Mixture(Adapter(4), 3), 3)):
-        model = sb.bayesianize(base, posterior)
-        for weight in model.trainable_weights:
-            weight.assign(ops.convert_to_numpy(weight) + np.random.default_rng(1).normal(0, 0.3, weight.shape))
-        sb.save_adapters(model, tmp_path / "a.npz")
-        with np.load(tmp_path / "a.npz") as archive:
-            stored = sum(archive[name].size for name in archive.files if name.startswith("array_"))
-        trained = sum(math.prod(w.shape) for w in model.trainable_weights)
-        assert trained <= stored <= trained + copies * 80 * 4 + 100
-        again = sb.load_adapters(base, tmp_path / "a.npz")
-        assert len(again.weights) == len(model.weights)
-        for ours, theirs in zip(again.weights, model.weights, strict=True):
-            np.testing.assert_array_equal(numpy(ours), numpy(theirs))
-
-
 def test_what_is_no_file_or_has_no_adapters_is_refused_and_nothing_is_written(files, tmp_path):
     with pytest.raises(FileNotFoundError, match="that save_adapters wrote"):
         sb.load_adapters(files[0], tmp_path / "none.npz")
@@ -221,10 +162,6 @@ def test_what_is_no_file_or_has_no_adapters_is_refused_and_nothing_is_written(fi
         sb.load_adapters(files[0], tmp_path / "text.npz")
     (tmp_path / "cut.npz").write_bytes(files[2][0].read_bytes()[:900])
     with pytest.raises(ValueError, match="needs a whole file"):
-        sb.load_adapters(files[0], tmp_path / "cut.npz")
-    with np.load(files[2][0]) as archive:
-        np.savez_compressed(tmp_path / "cut.npz", **archive)
-    with pytest.raises(ValueError, match="decompression bomb"):
         sb.load_adapters(files[0], tmp_path / "cut.npz")
     with pytest.raises(ValueError, match="which has none"):
         sb.save_adapters(sb.bayesianize(_base(), LowRank(2)), tmp_path / "none.npz")

@@ -25,25 +25,24 @@ X = RNG.normal(size=(400, 4)).astype("float32")
 
 
 @pytest.fixture(scope="module")
-def student():
-    """What the page deploys: one pass that imitates the draws of a teacher."""
+def network():
     keras.utils.set_random_seed(0)
     head = sb.layers.Dense(3, posterior=sb.LowRank(2, eta=0.5))
     model = keras.Sequential([keras.Input((4,), name="rows"), head])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return sb.distill(model, X, draws=20, epochs=5)
+    return model
 
 
 @pytest.fixture(scope="module")
-def service(student, tmp_path_factory):
+def service(network, tmp_path_factory):
     """The module, and the port that it answers on."""
     for package in (EXPORTERS[keras.backend.backend()], "onnxruntime", "fastapi", "uvicorn"):
         pytest.importorskip(package, reason=f"the service needs {package}")
     import uvicorn
 
     folder = tmp_path_factory.mktemp("service")
-    sb.freeze_draws(student).export(str(folder / "model.onnx"), format="onnx", verbose=False)
-    sb.Monitor(sb.predict(student, X), alpha=0.01).save(folder / "monitor.json")
+    sb.freeze_draws(network, 20).export(str(folder / "model.onnx"), format="onnx", verbose=False)
+    sb.Monitor(sb.predict(network, X, draws=20), alpha=0.01).save(folder / "monitor.json")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         specification = importlib.util.spec_from_file_location("service", SCRIPT)
@@ -76,13 +75,13 @@ def _asked(port, x):
     return json.loads(body)
 
 
-def test_requests_at_once_get_their_own_answers_and_all_are_watched(service, student):
+def test_requests_at_once_get_their_own_answers_and_all_are_watched(service, network):
     module, port = service
     before = module.monitor.status.seen
     parts = [X[i : i + 1 + i % 5] for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda part: _asked(port, part), parts))
-    p = sb.predict(student, X)
+    p = sb.predict(network, X, draws=20)
     for i, (part, answer) in enumerate(zip(parts, answers, strict=True)):
         rows = slice(i, i + len(part))
         for name in ("mean", "entropy", "mutual_information"):

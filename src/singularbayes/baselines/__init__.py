@@ -9,7 +9,6 @@ from singularbayes.baselines.ensembles import DeepEnsemble, LowRankEnsemble, mem
 from singularbayes.baselines.mc_dropout import MCDropout
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.baselines.swag import SWAG, SWASchedule, flat_weights
-from singularbayes.baselines.temperature import TemperatureScaled
 
 __all__ = [
     "SWAG",
@@ -18,7 +17,6 @@ __all__ = [
     "MCDropout",
     "SWASchedule",
     "Snapshots",
-    "TemperatureScaled",
     "flat_weights",
     "member_seeds",
 ]

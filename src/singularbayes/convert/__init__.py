@@ -5,9 +5,7 @@ from singularbayes.convert.adapters import load_adapters, save_adapters
 from singularbayes.convert.bayesianize import bayesianize
 from singularbayes.convert.collapse import collapse
 from singularbayes.convert.components import drop_component, take_components
-from singularbayes.convert.distill import distill
 from singularbayes.convert.freeze_draws import freeze_draws
-from singularbayes.convert.freeze_members import freeze_members
 from singularbayes.convert.layer_matrices import find_slots, find_weights
 from singularbayes.convert.plan import Plan, plan
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
@@ -19,12 +17,10 @@ __all__ = [
     "bayesianize",
     "collapse",
     "counterparts",
-    "distill",
     "drop_component",
     "find_slots",
     "find_weights",
     "freeze_draws",
-    "freeze_members",
     "load_adapters",
     "plan",
     "save_adapters",

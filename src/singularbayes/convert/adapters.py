@@ -2,7 +2,6 @@
 
 A file is an `.npz` archive of plain arrays with a JSON description: for every layer with weights its posteriors and the
 arrays that were trained, or a hash of the frozen weights, by which the base is known again. No part of it is code.
-Priors are in it with their centres and widths, of which long runs of one value are kept as one.
 """
 
 import hashlib
@@ -17,12 +16,11 @@ import numpy as np
 from keras import ops
 
 from singularbayes.convert import counterparts, surgery
-from singularbayes.convert.constant_runs import Packed, pack
 from singularbayes.convert.decisions import is_whole, weights_at
 from singularbayes.convert.layer_matrices import Slot, find_slots, find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
-from singularbayes.models import has_unknown_objects, require_model, write_whole
+from singularbayes.models import require_model, write_whole
 from singularbayes.posteriors import Posterior, find_posteriors, quantize_columns, serialize
 
 _FORMAT = "singularbayes adapters 1"
@@ -79,16 +77,12 @@ def save_adapters(model: keras.Model, path: str | Path) -> None:
         arrays += [_numpy(weight) for weight in trained]
     tokens = _tokenizer_hash(model)
     about = json.dumps({"format": _FORMAT, "tokenizer": tokens, "layers": [asdict(e) for e in entries]}).encode()
-    named: dict[str, Any] = {}
-    for number, packed in enumerate(map(pack, arrays)):
-        named[f"array_{number}"] = packed.values
-        if len(packed.runs):
-            named[f"runs_{number}"] = packed.runs
+    named: dict[str, Any] = {f"array_{number}": array for number, array in enumerate(arrays)}
     named["about"] = np.frombuffer(about, "uint8")
 
     def write(part: Path) -> None:
         with part.open("wb") as file:  # of any suffix, which a path would be given
-            np.savez(file, **named)
+            np.savez_compressed(file, **named)
 
     write_whole(path, write)
 
@@ -147,7 +141,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
         if not surgery.is_ours(layer) and layer.trainable != entry.trainable:
             layer.trainable = entry.trainable
         for weight in targets:
-            weight.assign(next(values).array())
+            weight.assign(next(values))
     return model
 
 
@@ -299,40 +293,25 @@ def _require_same_posteriors(layer, entry: _Entry, path) -> None:
         raise ValueError(f"{_needs(path)} {entry.path!r} has {len(own)} posteriors, and {len(given)} in the file.")
 
 
-def _read(path: Path) -> tuple[list[_Entry], list[Packed], str | None]:
-    """Returns what a file describes, its arrays without long runs, and the hash of a vocabulary.
-
-    Raises where it is not a file of adapters, or names unknown classes.
-    """
+def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray], str | None]:
+    """Returns what a file describes, its arrays, and the hash of a vocabulary; raises where it is another file."""
     if not path.is_file():
         raise FileNotFoundError(f"load_adapters needs a file that save_adapters wrote; got {str(path)!r}, none.")
     wrong = f"load_adapters needs a whole file that save_adapters wrote; got {str(path)!r}"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
-                raise ValueError("compressed parts, as in a decompression bomb")
             about = json.loads(bytes(archive["about"]))
             if about["format"] != _FORMAT:
                 raise ValueError(f"its format is {about['format']!r}, not {_FORMAT!r}")
             entries, tokens = [_Entry(**entry) for entry in about["layers"]], about["tokenizer"]
-            shapes = [tuple(map(int, shape)) for entry in entries for shape in entry.shapes]
-            arrays = [_packed(archive, number, shape) for number, shape in enumerate(shapes)]
+            shapes = [tuple(shape) for entry in entries for shape in entry.shapes]
+            arrays = [archive[f"array_{number}"] for number in range(len(shapes))]
+            if [array.shape for array in arrays] != shapes:
+                raise ValueError("arrays that are not those that it describes")
     except (KeyError, TypeError, AttributeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{wrong}, which is not an adapter file, or is damaged: {error}.") from error
-    if any(array.values.dtype.kind not in "fiu" for array in arrays):
+    if any(array.dtype.kind not in "fiu" for array in arrays):
         raise ValueError(f"{wrong}, whose arrays are not numbers.")
-    if any(not np.isfinite(array.values).all() for array in arrays):
+    if any(not np.isfinite(array).all() for array in arrays):
         raise ValueError(f"{wrong}, which holds NaN or infinity: the training that made it has failed.")
-    if has_unknown_objects([entry.posteriors for entry in entries]):
-        raise ValueError(f"{wrong}, which names classes that are neither this package's nor Keras's.")
     return entries, arrays, tokens
-
-
-def _packed(archive, number: int, shape: tuple[int, ...]) -> Packed:
-    values = archive[f"array_{number}"]
-    runs = archive[f"runs_{number}"] if f"runs_{number}" in archive else np.zeros((0, 2), int)
-    if not len(runs) and values.shape != shape:
-        raise ValueError("arrays that are not those that it describes")
-    packed = Packed(values, runs, shape)
-    packed.require_whole()
-    return packed

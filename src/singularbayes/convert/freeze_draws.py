@@ -4,8 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.checks import require_integer
-from singularbayes.convert.frozen import Frozen, as_graph, require_inputs, restored
+from singularbayes.checks import require_integer, require_share
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models import position_of
@@ -46,7 +45,12 @@ def freeze_draws(
     """
     require_integer("freeze_draws", draws=draws)
     require_integer("freeze_draws", 0, seed=seed)
-    require_inputs("freeze_draws", model, level)
+    require_share("freeze_draws", level=level)
+    if not getattr(model, "inputs", None):
+        raise ValueError(
+            f"freeze_draws needs a model that knows its inputs; got {getattr(model, 'name', model)!r}, which does not. "
+            "Wrap it: keras.Model(x, model(x)) with x = keras.Input(...)."
+        )
     stateful = [layer.name for layer in flat_layers(model) if getattr(layer, "stateful", False)]
     if stateful:
         raise ValueError(f"freeze_draws needs a model without state between batches; got stateful layers {stateful}.")
@@ -54,17 +58,29 @@ def freeze_draws(
     chosen = likelihood_of_output(model, position, likelihood, "freeze_draws")
     outputs = keras.tree.flatten(model.outputs)[position]
     chosen.export(keras.KerasTensor((draws, *outputs.shape)))  # raises where outputs of that shape do not fit
-    frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=chosen, position=position, level=level)
-    return as_graph(frozen, model, f"{model.name}_{draws}_draws")
+    frozen = FrozenDraws(copied(model), int(draws), int(seed), chosen, position, level)
+    # A Sequential model has one input and knows no structure of them.
+    structure = getattr(model, "_inputs_struct", model.inputs[0])
+    inputs = keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), structure)
+    return Graph(inputs, frozen(inputs), name=f"{model.name}_{draws}_draws")
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class FrozenDraws(Frozen):
-    """A model under the draws of a seed, and their summary. Made by `freeze_draws`; the model becomes its own."""
+class FrozenDraws(keras.layers.Layer):
+    """A model under the draws of a seed, and the predictive distribution that they give, by name.
 
-    def __init__(self, model, draws, seed, **kwargs):
+    Args:
+        model: becomes its own.
+        likelihood: a `Likelihood`.
+        position: which of the model's outputs, in the order in which they are flattened.
+        level: of the interval.
+    """
+
+    def __init__(self, model, draws, seed, likelihood, position=0, level=0.95, **kwargs):
+        kwargs["trainable"] = False
         super().__init__(**kwargs)
-        self.model, self.draws, self.seed = restored(model), draws, seed
+        self.model, self.likelihood = _restored(model), _restored(likelihood)
+        self.draws, self.seed, self.position, self.level = draws, seed, position, level
         self.model.trainable = False
         self._sources = find_sources(self.model)
         if not any(source.random for source in self._sources):
@@ -78,14 +94,6 @@ class FrozenDraws(Frozen):
         for posterior in find_posteriors(self.model):
             posterior.by_rows = False  # all rows are made: the file needs no generator
 
-    @property
-    def networks(self) -> list[keras.Model]:
-        return [self.model]
-
-    @property
-    def number(self) -> int:
-        return self.draws
-
     def _arrays(self, key) -> list[tuple]:
         pairs = zip(self._sources, draw_sources(self._sources, key), strict=True)
         return [source.whole(draw) for source, draw in pairs]
@@ -96,13 +104,27 @@ class FrozenDraws(Frozen):
         held.assign(values)
         return held
 
-    def _output_lists(self, inputs) -> list[list]:
+    def build(self, input_shape):
+        pass  # the model is made
+
+    def compute_output_spec(self, inputs):
+        # By the model, layer by layer: to find it by a call, torch would make inputs of any length.
+        output = keras.tree.flatten(self.model.compute_output_spec(inputs))[self.position]
+        found = self._summary(keras.KerasTensor((self.draws, *output.shape), "float32"))
+        return {name: keras.KerasTensor(tensor.shape, "float32") for name, tensor in found.items()}
+
+    def call(self, inputs):
         split = split_of(self.model)
         frontier = None if split is None else split.prefix(inputs)
-        return [outputs_under(self.model, self._sources, self._draw(s), inputs, frontier) for s in range(self.draws)]
+        outputs = [outputs_under(self.model, self._sources, self._draw(s), inputs, frontier) for s in range(self.draws)]
+        return self._summary(ops.stack([ops.cast(each[self.position], "float32") for each in outputs]))
 
     def _draw(self, s: int) -> list[tuple]:
         return [tuple(array[s] for array in arrays) for arrays in self._held]
+
+    def _summary(self, outputs) -> dict:
+        found = self.likelihood.export(outputs)
+        return found | self.likelihood.export_interval(found, self.level)
 
     def get_config(self):
         return {
@@ -110,4 +132,35 @@ class FrozenDraws(Frozen):
             "model": keras.saving.serialize_keras_object(self.model),
             "draws": self.draws,
             "seed": self.seed,
+            "likelihood": keras.saving.serialize_keras_object(self.likelihood),
+            "position": self.position,
+            "level": self.level,
         }
+
+
+def _restored(part):
+    """Returns an object, or the one of its configuration."""
+    return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Graph(keras.Model):
+    """A functional model whose outputs have their names in an ONNX file too; Keras leaves them to the exporters."""
+
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        self(self.input)  # Keras exports to ONNX only what was called, which a model from a file was not
+        super().export(filepath, format=format, **kwargs)
+        if format == "onnx":
+            _name_outputs(str(filepath), sorted(self.output))
+
+
+def _name_outputs(path: str, names: list[str]) -> None:
+    import onnx
+    from onnx.compose import add_prefix
+
+    # The weights of a large file stand in another one beside it, which stays.
+    file = add_prefix(onnx.load(path, load_external_data=False), "network/", rename_inputs=False, inplace=True)
+    for output, name in zip(file.graph.output, names, strict=True):
+        file.graph.node.append(onnx.helper.make_node("Identity", [output.name], [name]))
+        output.name = name
+    onnx.save(file, path)
