@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 from singularbayes_experiments import data
-from singularbayes_experiments.data.air import Air, Cities
 from singularbayes_experiments.problems import air
 
 
@@ -39,5 +38,5 @@ def city(hours: int = 200, seed: int = 1) -> pd.DataFrame:
 def install(monkeypatch) -> None:
     """Puts them in the place of the real ones."""
     cities = {name: city(seed=i) for i, name in enumerate(air.CITIES)}
-    monkeypatch.setattr(data, "beijing_pm25", lambda: Air(beijing(), "made up"))
-    monkeypatch.setattr(data, "five_cities_pm25", lambda: Cities(cities, "made up"))
+    monkeypatch.setattr(data, "beijing_pm25", lambda: beijing())
+    monkeypatch.setattr(data, "five_cities_pm25", lambda: cities)

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 from singularbayes_experiments import data
-from singularbayes_experiments.data.text import News, Sentences, Vocabulary
+from singularbayes_experiments.data.text import News, Sentences
 from singularbayes_experiments.problems import text
 
 GOOD, BAD = ["fine", "warm", "bright", "clever"], ["dull", "flat", "weak", "stale"]
@@ -27,10 +27,10 @@ def labelled(rng: np.random.Generator, number: int, phrases: bool):
 def install(monkeypatch) -> None:
     """Puts them in the place of the real ones."""
     rng = np.random.default_rng(0)
-    sentences = Sentences(labelled(rng, 120, phrases=True), labelled(rng, 40, phrases=False), [], "made up")
+    sentences = Sentences(labelled(rng, 120, phrases=True), labelled(rng, 40, phrases=False), [])
     texts = [" ".join(rng.choice(PLAIN, 14)) for _ in range(30)]
-    news = News([each[:8] for each in texts], texts, np.zeros(30, "int64"), ("World",), "made up")
-    for name, found in (("sst2", sentences), ("ag_news", news), ("bert_vocab", Vocabulary(WORDS, "made up"))):
+    news = News([each[:8] for each in texts], texts, np.zeros(30, "int64"), ("World",))
+    for name, found in (("sst2", sentences), ("ag_news", news), ("bert_vocab", WORDS)):
         monkeypatch.setattr(data, name, lambda found=found: found)
     for name in ("_tokenizer", "training_texts"):
         monkeypatch.setattr(text, name, functools.cache(getattr(text, name).__wrapped__))

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny
-from singularbayes_experiments import config, data
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import Weights
 from singularbayes_experiments.problems import care, care_features
 from singularbayes_experiments.problems.care import ENDS, OOD, CareSettings
@@ -39,7 +38,7 @@ def test_outliers_and_gaps_become_the_median_and_training_fills_the_unit_interva
 @needs_data
 def test_features_are_those_of_an_independent_implementation():
     assert len(FEATURES) == len(set(FEATURES)) == 44 and len(APACHE) == 23
-    stays, published = care_features.physionet("a"), data.physionet2012("a").sets["a"]
+    stays, published = care_features.physionet("a"), data.physionet2012("a")
     ids = published.outcomes.index[:40]
     records = published.records[published.records["RecordID"].isin(ids)]
     hours = records["Time"].astype(str).str.split(":").str[0].astype(int)
@@ -98,17 +97,6 @@ def test_networks_have_the_published_sizes(kind, parameters):
     assert count_trained(care.Care().network(Weights(kind, settings, inputs=(44,)), settings)) == parameters
 
 
-def test_damping_is_of_low_rank_means_and_full_rank_ones_start_wide():
-    wide = CareSettings(full_rank_start=0.2, ranks=(60, 60, 1))
-    kinds = ("low_rank", "full_rank", "rank_one")
-    assert [Weights(kind, wide)(15).damping for kind in kinds] == [0.55, 1.0, 1.0]
-    models = [care.Care().network(Weights(kind, wide, inputs=(44,)), wide) for kind in kinds[:2]]
-    first = [next(q for q in sb.find_posteriors(model) if q.shape[0] == 44) for model in models]
-    ends = [np.abs(np.asarray(q.mean().dense())).max() for q in first]
-    assert ends[1] == pytest.approx(0.2, abs=1e-3) != ends[0]
-    assert [q.rank for q in sb.find_posteriors(models[0]) if "rank" in vars(q)] == [44, 60, 1]  # no more than features
-
-
 def test_a_weighted_network_learns_the_weighted_odds_and_dividing_them_undoes_it():
     """On one feature that says nothing the logit is that of the weighted share of deaths."""
     died = np.array([1] * 20 + [0] * 80)
@@ -119,35 +107,3 @@ def test_a_weighted_network_learns_the_weighted_odds_and_dividing_them_undoes_it
     part = care.weighted(care.Part(np.zeros((100, 1)), died[:, None]), CareSettings())
     assert part.weight[died == 1].sum() == pytest.approx(100, rel=1e-5) and (part.weight[died == 0] == 1).all()
     assert care.weighted(part, CareSettings(class_weights=False)) is part
-
-
-def test_every_part_is_scored_by_its_own_stays_and_labels(monkeypatch):
-    tiny.install(monkeypatch)
-    problem, settings = care.Care(), CareSettings()
-    sets = problem.data("coronary", 0, settings, "result")
-
-    def predict(x, **options):
-        p = np.random.default_rng(len(x)).dirichlet([2, 3], (4, len(x)))
-        return sb.ClassPredictive.of_draws(p)
-
-    found, _ = problem.score(predict, sets, settings, "result")
-    test, held, ood = (predict(x) for x in (sets.test.x, sets.validation.x, sets.ood[OOD]))
-
-    def nll(p, died):
-        return -np.log(p.mean[np.arange(len(died)), died]).mean()
-
-    assert found["nll"] == pytest.approx(nll(test, care.labels(sets.test)))
-    assert found["validation_nll"] == pytest.approx(nll(held, care.labels(sets.validation)))
-    assert found["shifted_nll"] == pytest.approx(nll(ood, sets.ood[ENDS]))
-    corrected = care.without_weight(test, care.death_weight(care.labels(sets.train)))
-    assert found["unweighted_nll"] == pytest.approx(nll(corrected, care.labels(sets.test)))
-    auroc = sb.metrics.auroc_ood(test.mutual_information, ood.mutual_information)
-    assert found["auroc_ood_mi"] == found[f"{OOD}/auroc_ood_mi"] == pytest.approx(auroc)
-    assert {"auroc", "auprc", "aupr_err_mi", "mi_ratio", "shifted_auroc"} <= found.keys()
-
-
-def test_tuning_with_one_shift_serves_all():
-    experiment = config.read("icu")
-    tuning, chosen = (experiment.runs_of("protocol", stage, methods=["low_rank"]) for stage in ("tuning", "result"))
-    assert {own.task for own in tuning} == {"coronary"} and sum(len(own.seeds) for own in tuning) == 16
-    assert [own.task for own in chosen] == list(care.SHIFTS) and len({own.settings for own in chosen}) == 1

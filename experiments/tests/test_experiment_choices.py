@@ -73,25 +73,6 @@ def _as_recorded(own, settings, method):
     return {key: found[key] for key in keys} | ({"rank": found["ranks"][0]} if settings.get("rank") else {})
 
 
-@pytest.mark.parametrize(
-    ("name", "task"), [own for own in tuned() if "mixture_svd" in config.read(own[0]).methods("protocol", own[1])]
-)
-def test_mixtures_start_at_the_ensemble_that_was_chosen_in_their_round(name, task, recorded):
-    experiment = config.read(name)
-    every = experiment.grid("protocol", "deep_ensemble", task)
-    runs = {key: metrics for key, (_, metrics) in recorded[task]["deep_ensemble"].items()}
-    a_round = len(every) // len(experiment._method("protocol", "deep_ensemble", task)["grid"])
-    for place, own in enumerate(experiment.grid("protocol", "mixture_svd", task)):
-        known = (place // a_round + 1) * a_round
-        tried = study.tried({key: metrics for key, metrics in runs.items() if key[0] < known}, every[:known])
-        chosen = every[int(protocol.choose(tried).name)]
-        assert (own.svd_epochs, own.svd_rate, own.svd_decay) == (
-            chosen.epochs,
-            chosen.learning_rate,
-            chosen.weight_decay,
-        )
-
-
 def test_a_choice_is_the_best_proxy_of_those_within_a_standard_error():
     """By hand: paired differences to the best have standard deviations .0141 and .0283 over two seeds."""
     tried = [

@@ -10,11 +10,10 @@ import tiny
 from singularbayes_experiments import config, data, records, study
 from singularbayes_experiments.methods import Weights
 from singularbayes_experiments.methods.momentum import Momentum, UpAndDown
-from singularbayes_experiments.problems import cifar10, corruptions
+from singularbayes_experiments.problems import corruptions
 
 import singularbayes as sb
 from singularbayes.models import count_trained
-from singularbayes.posteriors import find_posteriors
 
 EXPERIMENT = config.read("cifar10")
 RANDOM = {"low_rank": "low_rank", "full_rank": "full_rank", "rank_one": "rank_one", "mixture": "low_rank"}
@@ -72,7 +71,7 @@ def made_up(count=60):
     """Returns noise whose brightness tells its class."""
     rng, y = np.random.default_rng(0), np.arange(count) % 10
     x = rng.integers(0, 40, (count, 32, 32, 3)) + 20 * y[:, None, None, None]
-    return data.Images((x.astype("uint8"), y), (x[::-2].astype("uint8"), y[::-2]), tuple("0123456789"), "made up")
+    return data.Images((x.astype("uint8"), y), (x[::-2].astype("uint8"), y[::-2]), tuple("0123456789"))
 
 
 @pytest.fixture
@@ -108,25 +107,6 @@ def test_held_out_classes_are_in_no_part_but_their_own_and_tuning_sees_no_test_r
     tuned = EXPERIMENT.problem.data("resnet9", 0, quick("deterministic").settings[0], "tuning")
     assert tuned.test is None and len(tuned.validation.y) == 6 and len(tuned.train.y) == 54
     np.testing.assert_array_equal(tuned.validation.x, images.train[0][::10])
-
-
-def test_the_prior_pulls_as_the_weight_decay_does():
-    (own,) = EXPERIMENT.grid("last_round", "low_rank_svd", "resnet9_held_out")
-    model = EXPERIMENT.problem.network(Weights("low_rank", own), own)
-    widths = {q.prior.scale for q in find_posteriors(model)}
-    assert widths == {math.sqrt(0.01 / 5e-4 / 40_000)}
-
-
-def test_crops_and_flips_are_of_training_alone(images):
-    own = quick("deterministic").settings[0]
-    model = EXPERIMENT.problem.network(Weights("deterministic", own), own)
-    random = keras.Model(model.input, next(each for each in model.layers if "flip" in each.name).output)
-    x = images.train[0][:8]
-    still = (x - np.array(cifar10.MEAN)) / np.array(cifar10.STD)
-    np.testing.assert_allclose(random(x, training=False), still, atol=1e-4)
-    moved = np.asarray(random(x, training=True)) * cifar10.STD + cifar10.MEAN
-    pixels = {tuple(pixel) for pixel in x[0].reshape(-1, 3).tolist()}
-    assert not np.allclose(moved[0], x[0]) and {tuple(pixel) for pixel in moved[0].round().reshape(-1, 3)} <= pixels
 
 
 # -- SGD ---------------------------------------------------------------------------------------------------------------
@@ -183,6 +163,3 @@ def test_corruptions_do_what_their_constants_say():
     for name, (wanted, measure, within) in measured.items():
         expected = [wanted(constant) for constant in every[name]]
         assert [measure(new) for new in found[name]] == pytest.approx(expected, rel=within), name
-    for name in ("defocus_blur", "pixelate", "jpeg_compression"):
-        errors = [np.abs(each - x).mean() for each in found[name]]
-        assert errors[-1] > errors[0] and errors[-1] > 0.3

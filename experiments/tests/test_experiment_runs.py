@@ -76,6 +76,37 @@ def test_runs_that_are_there_are_skipped(made, tmp_path, engine, processes):
     assert run.missing(tasks, out) == []
 
 
+def test_packed_runs_are_skipped_whatever_their_settings_were_called_unless_asked_for(made, tmp_path):
+    experiment, out, kept = made(), tmp_path / "out", tmp_path / "kept"
+    tasks = experiment.runs_of("quick")
+    run.run(experiment, tasks[:1], out)
+    older = replace(records.read(out)[0], settings={"rate": 0.1}, seed=2, method="full_rank")
+    records.write(older, out)
+    records.pack(out, kept)
+    again = tmp_path / "again"
+    assert run.run(experiment, tasks, again, kept) == []
+    assert [(method, seed) for method, seed, _ in scores(again)] == [("full_rank", 1), ("full_rank", 3)]
+    assert run.run(experiment, tasks, again) == [] and scores(again) == EVERY
+
+
+def test_a_run_with_other_settings_is_none_of_its_preset(made, tmp_path):
+    experiment, out = made(), tmp_path / "out"
+    (task,) = experiment.runs_of("quick", methods=["low_rank"], seeds=[2], changes={"beta": 3})
+    run.run(experiment, [task], out)
+    assert [(own.preset, own.metrics["nll"]) for own in records.read(out)] == [("own", 6.0)]
+    (task,) = experiment.runs_of("quick", methods=["low_rank"], seeds=[2])
+    assert run.missing([task], out) == [task]
+
+
+def test_choices_are_those_of_packed_and_new_runs_of_tuning(tmp_path):
+    toy = config.read("toy")
+    tasks = toy.runs_of("protocol", config.TUNING, methods=["low_rank"])
+    chosen = {("toy", "low_rank"): toy.chosen("protocol", "low_rank")[0]}
+    assert run.missing(tasks, tmp_path, records.RESULTS) == []
+    assert run.choices(toy, tasks, tmp_path, records.RESULTS) == chosen
+    assert run.choices(toy, tasks, tmp_path) == {}
+
+
 def test_a_run_has_what_a_reader_needs_to_repeat_it(made, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/bin/singularbayes-experiments", "run", "made", "--set", "a b"])
     experiment = made()
@@ -105,20 +136,6 @@ def test_the_command_ends_with_1_and_the_error_where_a_task_failed(made, tmp_pat
     assert "made made low_rank result failed:" in (found := capsys.readouterr().err) and "seed 3 diverged" in found
 
 
-def test_a_write_that_is_cut_off_leaves_no_run(made, tmp_path, monkeypatch):
-    experiment, out = made(), tmp_path / "out"
-    tasks = experiment.runs_of("quick", methods=["low_rank"], seeds=[1])
-
-    def cut(self, target):
-        raise OSError("No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", cut)
-        (failure,) = run.run(experiment, tasks, out)
-    assert "No space left" in failure.error and run.missing(tasks, out) == tasks
-    assert run.run(experiment, tasks, out) == [] and scores(out) == [("low_rank", 1, 1.0)]
-
-
 @pytest.mark.exhaustive  # a cluster and three workers that import Keras: half a minute
 @pytest.mark.filterwarnings("ignore:os.fork", "ignore::ResourceWarning")  # Ray starts its processes so
 def test_ray_repeats_what_a_killed_worker_had_left(made, tmp_path, monkeypatch):
@@ -137,8 +154,3 @@ def test_ray_repeats_what_a_killed_worker_had_left(made, tmp_path, monkeypatch):
         assert "seed 8 diverged" in failure.error and ("low_rank", 7, 7.0) in scores(out)
     finally:
         ray.shutdown()
-
-
-def test_an_unknown_engine_is_refused(made, tmp_path):
-    with pytest.raises(ValueError, match=r"An engine must be one of .*got 'rai'. Did you mean 'ray'?"):
-        run.run(made(), [], tmp_path, engine="rai")

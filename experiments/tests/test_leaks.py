@@ -5,9 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy import stats
-from singularbayes_experiments import data, records
-from singularbayes_experiments.problems import care, care_features, detectors, tables
+from singularbayes_experiments.problems import care, care_features, tables
 from singularbayes_experiments.problems.base import Data
 
 pytestmark = pytest.mark.on_torch
@@ -82,63 +80,21 @@ def _ridge(x, y, seed, alpha=1.0, power=1):
     return predict
 
 
-def _shares(x, y, seed, smoothing=1.0, columns=1):
-    """Probabilities of classes among training rows with the same signs of the first columns."""
-
-    def cell(rows):
-        return (rows[:, :columns] > 0) @ 2 ** np.arange(columns)
-
-    counts = np.zeros((2**columns, 3))
-    np.add.at(counts, (cell(x), y), 1)
-    p = (counts + smoothing) / (counts + smoothing).sum(axis=1, keepdims=True)
-    return lambda new: p[cell(new)]
+METHOD = tables.TableMethod(_ridge, {"alpha": (0.01, 1.0, 30.0, 1000.0), "power": (1, 3)})
 
 
-METHODS = {
-    "yacht": tables.TableMethod(_ridge, {"alpha": (0.01, 1.0, 30.0, 1000.0), "power": (1, 3)}),
-    "wine": tables.TableMethod(_shares, {"smoothing": (0.1, 1.0, 5.0, 20.0), "columns": (1, 2)}),
-}
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_tuning_reads_no_test_row_of_the_split_that_chooses(name):
+def test_tuning_reads_no_test_row_of_the_split_that_chooses():
     rng, rows = np.random.default_rng(1), np.arange(90)
     x = rng.normal(size=(90, 3))
     y = x[:, 0] ** 3 + x[:, 1] + rng.normal(size=90)
-    y = y if name == "yacht" else np.digitize(y, [-1.0, 1.0])
     one = tables.Table(x, y, tuple((rows[rows % 5 != i], rows[rows % 5 == i]) for i in range(5)))
     train, test = one.splits[0]
-    changes, before = tables.tune(one, METHODS[name])
-    result = tables.scores_of_fit(one, METHODS[name].fit, changes, train, test, 0)
+    changes, before = tables.tune(one, METHOD)
+    result = tables.scores_of_fit(one, METHOD.fit, changes, train, test, 0)
     x[test] = -3 * x[test]
-    y[test] = y[test] + 40 if name == "yacht" else (y[test] + 1) % 3
-    again, after = tables.tune(one, METHODS[name])
+    y[test] += 40
+    again, after = tables.tune(one, METHOD)
     assert again == changes and after["validation_nll"] == before["validation_nll"]
-    assert tables.scores_of_fit(one, METHODS[name].fit, changes, train, test, 0)["nll"] != result["nll"]
+    assert tables.scores_of_fit(one, METHOD.fit, changes, train, test, 0)["nll"] != result["nll"]
     fitted, validation = one.validation(0)
     assert not {*fitted, *validation} & {*test} and not {*fitted} & {*validation}
-
-
-# -- directions of detectors -----------------------------------------------------------------------------------------
-
-
-@needs_data
-@pytest.mark.parametrize("experiment", ["fashion_mnist", "mnist"])
-def test_the_recorded_auroc_of_pixels_is_that_of_the_data(experiment):
-    """The two pairs of an experiment lie on both sides of one half, or one is far from it: a flipped sign shows."""
-    rows = records.connect().execute(
-        "SELECT method, metric, value FROM scores WHERE experiment = 'detectors' AND task = ? AND seed = 0 "
-        "AND ends_with(method, 'pixels') AND ends_with(metric, 'auroc_ood')",
-        [experiment],
-    )
-    kept = {metric: (method, auroc) for method, metric, auroc in rows.fetchall()}
-    for metric, (method, auroc) in kept.items():
-        more = 1 if method == "more_pixels" else -1
-        inside = more * np.count_nonzero(getattr(data, experiment)().test[0], axis=(1, 2))
-        outside = more * np.count_nonzero(getattr(data, metric.split("/")[0])().test[0], axis=(1, 2))
-        pairs = len(inside) * len(outside)
-        assert stats.mannwhitneyu(outside, inside).statistic / pairs == pytest.approx(auroc, abs=1e-6)
-    found = detectors.INPUTS[method](experiment, detectors.DetectorSettings())
-    assert len(kept) == 2 and {metric: found[metric] for metric in kept} == pytest.approx(
-        {metric: auroc for metric, (_, auroc) in kept.items()}, abs=1e-9
-    )

@@ -7,7 +7,7 @@ import sys
 import pandas as pd
 import pytest
 from jinja2 import DictLoader, UndefinedError
-from singularbayes_experiments.records import RESULTS, Run, connect, write
+from singularbayes_experiments.records import connect
 from singularbayes_experiments.report import render, tables
 from singularbayes_experiments.report.results import Missing, Numbers
 
@@ -46,28 +46,13 @@ def test_the_claims_of_a_page_depend_on_its_records(numbers, claim, monkeypatch)
     [
         ('{{ problem("mnist").nll("no_such_method") }}', Missing),
         ('{{ numbers.mean("mnist", "mnist", "protocol", "low_rank", "no_such_score") }}', Missing),
-        ('{{ number(numbers.mean("mnist", "mnist", "protocol", "low_rank", "nll") * nan) }}', UndefinedError),
         ("{{ no_such_name }}", UndefinedError),
-        ("{{ require(no_such_name) }}", UndefinedError),
         ('{{ numbers.chosen("mnist", "mnist", "chosen", "mixture_svd")[0] }}', Missing),
     ],
 )
 def test_a_missing_value_fails(numbers, text, error):
     with pytest.raises(error):
         rendered(numbers, text)
-
-
-def test_a_run_that_diverged_has_no_number(tmp_path):
-    for seed, nll in ((0, 0.5), (1, float("nan"))):
-        write(
-            Run("toy", "toy", "low_rank", seed, "protocol", "result", {"rank": 4}, {"nll": nll, "parameters": 9}),
-            tmp_path,
-        )
-    found = Numbers(connect(tmp_path))
-    assert found.diverged("toy", "toy", "low_rank") == "diverged"
-    assert found.diverged("toy", "toy", "full_rank") == "not run"
-    with pytest.raises(Missing, match="finite"):
-        tables.number(float("nan"))
 
 
 def test_pages_keep_their_limits(numbers, monkeypatch):
@@ -106,10 +91,3 @@ def test_tables_are_printed_as_latex(capsys):
 def test_the_report_loads_no_keras():
     code = "import sys, singularbayes_experiments.report.render; sys.exit('keras' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_papers_numbers_have_the_decimals_that_are_printed():
-    line = tables.published("sst2")["low_rank", "mi_ratio"]
-    assert (line.printed, tables.places(line)) == ("1.35", 2)
-    assert tables.places(tables.published("mnist")["low_rank", "accuracy"]) == 2  # in per cent
-    assert (RESULTS / "published.csv").is_file()

@@ -39,7 +39,7 @@ def images(seed: int) -> data.Images:
         labels = np.arange(num) % 10
         return (patterns[labels] + rng.normal(0, 90, (num, 28, 28))).clip(0, 255).astype("uint8"), labels
 
-    return data.Images(draw(80), draw(50), tuple("0123456789"), "made up")
+    return data.Images(draw(80), draw(50), tuple("0123456789"))
 
 
 def stays(sets: str = "abc") -> care_features.Stays:
@@ -61,7 +61,7 @@ def table(name: str, changed=()) -> data.Regression:
     x[list(changed)] *= 9
     y[list(changed)] -= 500
     splits = [np.split(np.random.default_rng(i).permutation(60), [50]) for i in range(9)]
-    return data.Regression(x, y, tuple((train, test) for train, test in splits), "made up")
+    return data.Regression(x, y, tuple((train, test) for train, test in splits))
 
 
 def install(monkeypatch) -> None:

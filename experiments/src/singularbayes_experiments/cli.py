@@ -45,10 +45,11 @@ def run(
     seeds: str | None = None,
     changes: Changes = None,
     out: Path = Path("runs"),
+    again: bool = False,
     engine: str = "serial",
     processes: int = 1,
 ) -> int:
-    """Train an experiment's methods; one file in --out for every run. Runs that are there are skipped.
+    """Train an experiment's methods; one file in --out for every run. Runs that are there or packed are skipped.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def run(
     preset
         paper, protocol (tuned) or quick, where the experiment has it.
     stage
-        tuning (the grid, scored on validation data alone) or result.
+        result, or tuning: the grid, scored on validation data alone; the choices are printed as YAML has them.
     tasks
         Tasks with commas between, such as the tables of uci; by default those of the preset.
     methods
@@ -65,13 +66,15 @@ def run(
     seeds
         Seeds, such as 0,1 or 2-6; by default those of the file.
     changes
-        Another value of one setting, such as beta=0.3; may be given more than once.
+        Another value of one setting, such as beta=0.3; may be given more than once. The preset is then "own".
     out
         Folder for the records.
+    again
+        Train packed runs again, too.
     engine
         serial, joblib (--processes of this machine) or ray (a cluster whose machines share --out).
     """
-    from singularbayes_experiments import config
+    from singularbayes_experiments import config, records
     from singularbayes_experiments import run as runner
     from singularbayes_experiments.problems.base import RESULT, TUNING
 
@@ -85,36 +88,14 @@ def run(
         seeds=parse_seeds(seeds),
         changes=parse_changes(changes or ()),
     )
-    failures = runner.run(found, todo, out, engine=engine, processes=processes)
+    packed = None if again else records.RESULTS
+    failures = runner.run(found, todo, out, packed, engine=engine, processes=processes)
     for failure in failures:
         print(f"{failure.task.name} failed:\n{failure.error}", file=sys.stderr)
+    if stage == TUNING and not changes:
+        for (task, method), place in runner.choices(found, todo, out, packed).items():
+            print(f"{task} {method}: {{choice: {'null' if place is None else place}}}")
     return 1 if failures else 0
-
-
-@app.command
-def tune(experiment: str, /, *, methods: str | None = None, out: Path = Path("runs"), preset: str = "protocol") -> int:
-    """Train every configuration of the grids, and print the choice of each method, as the YAML file has it.
-
-    Parameters
-    ----------
-    experiment
-        The name of an experiment.
-    methods
-        Methods with commas between; by default those of the preset.
-    out
-        Folder for the records.
-    preset
-        The preset whose grids are trained.
-    """
-    from singularbayes_experiments import config
-    from singularbayes_experiments import run as runner
-    from singularbayes_experiments.problems.base import TUNING
-
-    failed = run(experiment, preset=preset, stage=TUNING, methods=methods, out=out)
-    found = config.read(experiment)
-    for (task, method), place in runner.choices(found, preset, out, _names(methods)).items():
-        print(f"{task} {method}: {{choice: {'null' if place is None else place}}}")
-    return failed
 
 
 @app.command
@@ -131,7 +112,7 @@ def pack(out: Path = Path("runs"), /) -> None:
     print(f"{records.pack(out)} new runs in {records.RESULTS}")
 
 
-data = App(name="data", help="Data sets: what there is, where it lies, and whether it is whole.", version_flags=())
+data = App(name="data", help="Data sets: what there is, and where it lies.", version_flags=())
 app.command(data)
 
 
@@ -151,8 +132,8 @@ def list_data() -> None:
 
 
 @data.command
-def fetch(name: str, /, *names: str) -> int:
-    """Download what is missing of data sets into the cache; a damaged file there is replaced.
+def fetch(name: str, /, *names: str) -> None:
+    """Download what is missing of data sets into the cache, and check all their files.
 
     Parameters
     ----------
@@ -161,44 +142,13 @@ def fetch(name: str, /, *names: str) -> int:
     names
         More of them.
     """
+    from singularbayes_experiments import config
     from singularbayes_experiments.data import files
 
-    for source in _sources((name, *names)):
-        for file in source.files:
-            path = files.find(source, file)
-            if path and path.is_relative_to(files.cache()) and source.base and _wrong(source, file, path):
-                path.unlink()
-            files.locate(source.name, file)
-    return verify(name, *names)
-
-
-@data.command
-def verify(*names: str) -> int:
-    """Check the sums of all files found; the exit status is 1 if one is wrong.
-
-    Parameters
-    ----------
-    names
-        Data sets, as `singularbayes-experiments data list` shows them; all of them if none is named.
-    """
-    from singularbayes_experiments.data import files
-
-    wrong = []
-    for source in _sources(names or files.SETS):
-        found = [(name, path) for name in source.files if (path := files.find(source, name))]
-        bad = [error for name, path in found if (error := _wrong(source, name, path))]
-        print(f"{source.name}: {len(found) - len(bad)} of {len(source.files)} files right ({_where(source)})")
-        wrong += bad
-    print("".join(f"  wrong: {error}\n" for error in wrong), end="")
-    return 1 if wrong else 0
-
-
-def _sources(names) -> list:
-    from singularbayes_experiments.data import files
-
-    if unknown := [name for name in names if name not in files.SETS]:
-        raise ValueError(f"A data set must be one of {list(files.SETS)}; got {', '.join(unknown)}.")
-    return [files.SETS[name] for name in names]
+    for each in config.known((name, *names), files.SETS, "A data set"):
+        for file in files.SETS[each].files:
+            files.locate(each, file)
+        print(f"{each}: {len(files.SETS[each].files)} files ({_where(files.SETS[each])})")
 
 
 def _where(source) -> str:
@@ -209,16 +159,6 @@ def _where(source) -> str:
     missing = "to download" if source.base else "to get manually"
     where = [missing if p is None else "cache" if p.is_relative_to(files.cache()) else "folder" for p in paths]
     return ", ".join(f"{place} {where.count(place)}" for place in sorted(set(where)))
-
-
-def _wrong(source, name: str, path: Path) -> Exception | None:
-    from singularbayes_experiments.data import files
-
-    try:
-        files.check(source, name, path)
-    except files.DataError as error:
-        return error
-    return None
 
 
 @app.command

@@ -30,6 +30,7 @@ from singularbayes_experiments.problems.base import RESULT, TUNING, OwnRuns, Pro
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PROBLEMS = "singularbayes_experiments.problems"
+OWN = "own"  # the preset of runs with other settings than a file has
 _EXPERIMENT = ("summary", "problem", "options", "seeds", "tasks", "settings", "presets")
 _PRESET = ("settings", "methods", "seeds", "tasks", "tuned_on")
 _TASK = ("settings", "methods", "seeds")
@@ -145,12 +146,12 @@ class Experiment:
 
         Args:
             tasks, methods, seeds: None are those of the file.
-            changes: settings to replace.
+            changes: settings to replace; their preset is "own".
         """
         every_task, every_method = self.tasks_of(preset, stage), self.methods(preset)
         tasks = known(tasks or every_task, every_task, f"A task of {self.name} {preset} {stage}")
         methods = known(methods or every_method, every_method, f"A method of {self.name} {preset}")
-        found = []
+        found, kept = [], OWN if changes else preset
         for task, method in itertools.product(tasks, methods):
             if method not in self.methods(preset, task):
                 continue
@@ -167,7 +168,7 @@ class Experiment:
                 )
             for runs in groups.values():
                 places, own_seeds, settings = (tuple(part) for part in zip(*runs, strict=True))
-                found.append(Task(self.name, task, method, preset, stage, places, own_seeds, settings))
+                found.append(Task(self.name, task, method, kept, stage, places, own_seeds, settings))
         return found
 
     def _settings(self, method: str, changes: Iterable[Mapping[str, Any]]) -> Any:

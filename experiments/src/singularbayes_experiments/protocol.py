@@ -5,15 +5,14 @@ Scores here are of validation data alone. A lower NLL and a higher OOD score are
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import stats
 
 LEAST_TUNING_SEEDS = 2
-LEAST_RESULT_SEEDS = 4
 
 
 @dataclass(frozen=True)
@@ -21,14 +20,12 @@ class Tried:
     """One configuration and its scores, one per tuning seed and in the same order as those of the others.
 
     Args:
-        place: its value of every setting that was tuned.
         without_inputs: the NLL of a prediction that ignores the inputs (class frequencies, or one Gaussian).
     """
 
     name: str
     nll: tuple[float, ...]
     ood: tuple[float, ...] = ()
-    place: Mapping[str, Any] = field(default_factory=dict)
     without_inputs: float = math.inf
 
     @property
@@ -81,42 +78,6 @@ def _standard_error(by_mean: Sequence[Tried]) -> float:
     return math.sqrt(float(np.mean(variances)) / len(half[0].nll)) if variances else 0.0
 
 
-def edges(chosen: Mapping[str, Any], tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Returns the numeric settings whose chosen value is the least or the greatest that was tried, and which of both.
-
-    A second round goes beyond them. Settings with one value, and those that are no numbers, have no edge.
-
-    >>> edges({"beta": 0.1, "rate": 1e-3}, [{"beta": b, "rate": r} for b in (1, 0.3, 0.1) for r in (3e-4, 1e-3, 3e-3)])
-    {'beta': 'least'}
-    """
-    found = {}
-    for name, value in chosen.items():
-        values = sorted({place[name] for place in tried if _is_number(place.get(name))}) if _is_number(value) else []
-        if len(values) > 1 and value in (values[0], values[-1]):
-            found[name] = "least" if value == values[0] else "greatest"
-    return found
-
-
-def require_equal_tuning(configurations: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises unless every method has the same number of configurations, all different."""
-    numbers = {method: len(each) for method, each in configurations.items()}
-    different = {method: len({repr(one) for one in each.values()}) for method, each in configurations.items()}
-    if len(set(numbers.values())) != 1 or numbers != different:
-        raise ValueError(
-            f"The protocol needs the same number of different configurations for every method; got {numbers}, of which "
-            f"different: {different}."
-        )
-
-
-def require_result_seeds(tuning: Sequence[int], results: Sequence[int]) -> None:
-    """Raises unless results have enough seeds, none of them a tuning seed."""
-    if len(set(results)) < LEAST_RESULT_SEEDS or set(tuning) & set(results):
-        raise ValueError(
-            f"The protocol needs {LEAST_RESULT_SEEDS} or more result seeds, none used for tuning; got results "
-            f"{list(results)}, tuning {list(tuning)}."
-        )
-
-
 def perturbed(x: np.ndarray, seed: int = 0) -> np.ndarray:
     """Returns training inputs that no longer are in distribution: the proxy for OOD inputs.
 
@@ -148,11 +109,6 @@ class Paired:
     low: float
     high: float
 
-    @property
-    def not_worse(self) -> bool:
-        """Whether the interval of the difference, lower is better, reaches 0 or below."""
-        return self.low <= 0
-
     def side(self, higher_is_better: bool = False) -> Literal["better", "worse", "level"]:
         """Returns better or worse where the interval excludes 0, else level.
 
@@ -178,7 +134,3 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
     mean = float(difference.mean())
     half = float(stats.t.ppf(0.975, len(difference) - 1) * difference.std(ddof=1) / math.sqrt(len(difference)))
     return Paired(mean, mean - half, mean + half)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -101,6 +101,26 @@ def read(folder: Path) -> list[Run]:
     return [Run(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
 
 
+def packed(folder: Path) -> set:
+    """Returns the packed runs that count: their identities, and experiment, task, method, seed, preset, stage, place.
+
+    Records that were converted have settings under older names, and so other identities than a run of today. The place
+    is that in the grid; it is None without a grid, and for configurations with names of their own.
+    """
+    if not (folder / "runs.parquet").exists():
+        return set()
+    rows = (
+        duckdb.connect()
+        .execute(
+            "SELECT run, experiment, task, method, seed, preset, stage, "
+            "CASE WHEN starts_with(configuration, method || ' ') THEN split_part(configuration, ' ', -1)::INTEGER END "
+            f"FROM '{folder}/runs.parquet' WHERE counts"
+        )
+        .fetchall()
+    )
+    return {run for run, *_ in rows} | {tuple(told) for _, *told in rows}
+
+
 def connect(*folders: Path) -> duckdb.DuckDBPyConnection:
     """Returns the tables runs, metrics and arrays of all folders, and scores, which joins the first two.
 

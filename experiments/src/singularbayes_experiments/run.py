@@ -4,7 +4,6 @@ Every run is a file of its own, written when its task has trained; a killed or f
 call does what is missing.
 """
 
-import json
 import os
 import platform
 import shlex
@@ -44,15 +43,22 @@ def run_id(task: Task, place: int) -> str:
     return records.identity(task.experiment, task.task, task.method, task.seeds[place], task.stage, settings)
 
 
-def missing(tasks: Iterable[Task], out: Path) -> list[Task]:
-    """Returns the tasks with those of their runs that a folder does not have."""
-    present = {path.stem for path in out.glob("*.json")}
+def missing(tasks: Iterable[Task], out: Path, packed: Path | None = None) -> list[Task]:
+    """Returns the tasks with those of their runs that neither folder has: files in one, packed runs in the other."""
+    present: set = {path.stem for path in out.glob("*.json")} | (records.packed(packed) if packed else set())
     found = []
     for task in tasks:
-        left = [i for i in range(len(task.seeds)) if run_id(task, i) not in present]
+        left = [i for i in range(len(task.seeds)) if not present & names(task, i)]
         if left:
             found.append(task.only(left))
     return found
+
+
+def names(task: Task, place: int) -> set:
+    """Returns what a record of one of the runs of a task may be known by; see `records.packed`."""
+    told = (task.experiment, task.task, task.method, task.seeds[place], task.preset, task.stage)
+    number = task.configurations[place]
+    return {run_id(task, place), (*told, number)} | ({(*told, None)} if task.stage != TUNING else set())
 
 
 def carry_out(experiment: Experiment, task: Task, out: Path) -> Failure | None:
@@ -89,21 +95,23 @@ def run(
     experiment: Experiment,
     tasks: Sequence[Task],
     out: Path,
+    packed: Path | None = None,
     *,
     engine: str = "serial",
     processes: int = 1,
     console: Console | None = None,
 ) -> list[Failure]:
-    """Does the tasks whose runs a folder does not have; returns those that failed.
+    """Does the tasks whose runs are missing; returns those that failed.
 
     Args:
+        out, packed: the folder for the runs, and one with tables of others that need not be done again.
         engine: "serial"; "joblib" in this many processes of this machine; "ray" on the cluster that `ray.init` finds,
             whose machines share the folder.
     """
     config.known([engine], ENGINES, "An engine")
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    todo = missing(tasks, out)
+    todo = missing(tasks, out, packed)
     workers = {"serial": _serial, "joblib": _joblib, "ray": _ray}[engine]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     failures = []
@@ -210,21 +218,25 @@ def _cpu() -> str:
 
 
 def choices(
-    experiment: Experiment, preset: str, out: Path, methods: Sequence[str] | None = None
+    experiment: Experiment, tasks: Sequence[Task], out: Path, packed: Path | None = None
 ) -> dict[tuple[str, str], int | None]:
-    """Returns the configuration that the runs of a folder choose by task and method, where tuning is complete."""
-    every = experiment.runs_of(preset, TUNING, methods=methods)
+    """Returns the configuration that runs of tuning choose by task and method, where all of them are there."""
+    scores = records.connect(*([packed] if packed else []), out)
     found: dict[tuple[str, str], int | None] = {}
-    for name, method in dict.fromkeys((task.task, task.method) for task in every):
-        tasks = [task for task in every if (task.task, task.method) == (name, method)]
-        if missing(tasks, out):
-            continue
-        runs = {
-            (task.configurations[i], task.seeds[i]): json.loads((out / f"{run_id(task, i)}.json").read_text())[
-                "metrics"
-            ]
-            for task in tasks
-            for i in range(len(task.seeds))
+    for name, method in dict.fromkeys((task.task, task.method) for task in tasks):
+        own = [task for task in tasks if (task.task, task.method) == (name, method)]
+        rows = scores.execute(
+            "SELECT configuration, seed, list(metric), list(value) FROM scores WHERE stage = 'tuning' AND counts "
+            "AND experiment = ? AND task = ? AND method = ? AND preset = ? "
+            "AND starts_with(configuration, method || ' ') GROUP BY ALL",
+            [experiment.name, name, method, own[0].preset],
+        ).fetchall()
+        runs: study.Runs = {
+            (int(place.split()[-1]), seed): dict(zip(*each, strict=True)) for place, seed, *each in rows
         }
-        found[name, method] = study.choose(experiment, preset, method, runs, name)
+        wanted: study.Runs = {
+            key: runs.get(key, {}) for task in own for key in zip(task.configurations, task.seeds, strict=True)
+        }
+        if all(wanted.values()):
+            found[name, method] = study.choose(experiment, own[0].preset, method, wanted, name)
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from singularbayes.models import count_stored, count_trained
 from singularbayes.prediction import predict
 from singularbayes_experiments import protocol, scores
-from singularbayes_experiments.config import Experiment, Task, plain
+from singularbayes_experiments.config import Experiment, Task
 from singularbayes_experiments.methods import Member, Trainer, find_method
 from singularbayes_experiments.problems.base import TUNING, Data, Predict, Problem
 
@@ -80,11 +80,11 @@ Runs = Mapping[tuple[int | None, int], Mapping[str, float]]  # (configuration, s
 def tried(runs: Runs, grid: Sequence[Any]) -> list[protocol.Tried]:
     """Returns the configurations of a grid with their scores."""
     found = []
-    for place, settings in enumerate(grid):
+    for place in range(len(grid)):
         own = [metrics for (number, _), metrics in sorted(runs.items(), key=lambda each: each[0][1]) if number == place]
         nll, ood = (tuple(metrics.get(name, np.nan) for metrics in own) for name in ("nll", "proxy_ood"))
         base = min((metrics.get("without_inputs", np.inf) for metrics in own), default=np.nan)
-        found.append(protocol.Tried(str(place), nll, ood, plain(settings), base))
+        found.append(protocol.Tried(str(place), nll, ood, base))
     return found
 
 

@@ -3,50 +3,19 @@
 A file is looked for in `$SINGULARBAYES_DATA/<set>/`, then in the cache; else it is downloaded into the cache.
 """
 
-from singularbayes_experiments.data.air import Air, Cities, beijing_pm25, five_cities_pm25
+from singularbayes_experiments.data.air import beijing_pm25, five_cities_pm25
 from singularbayes_experiments.data.files import DataError
 from singularbayes_experiments.data.images import Images, cifar10, fashion_mnist, mnist, notmnist
-from singularbayes_experiments.data.intensive_care import (
-    CareFiles,
-    CareTables,
-    Challenge,
-    Stays,
-    eicu_demo,
-    mimic3,
-    mimic3_demo,
-    physionet2012,
-)
-from singularbayes_experiments.data.text import (
-    Intents,
-    News,
-    Sentences,
-    Snippets,
-    Vocabulary,
-    ag_news,
-    banking77,
-    bert_vocab,
-    clinc150,
-    product_reviews,
-    sst2,
-)
+from singularbayes_experiments.data.intensive_care import eicu_demo, mimic3, mimic3_demo, physionet2012
+from singularbayes_experiments.data.text import Intents, ag_news, banking77, bert_vocab, clinc150, product_reviews, sst2
 from singularbayes_experiments.data.uci import UCI_SETS, Regression, uci_regression
 
 __all__ = [
     "UCI_SETS",
-    "Air",
-    "CareFiles",
-    "CareTables",
-    "Challenge",
-    "Cities",
     "DataError",
     "Images",
     "Intents",
-    "News",
     "Regression",
-    "Sentences",
-    "Snippets",
-    "Stays",
-    "Vocabulary",
     "ag_news",
     "banking77",
     "beijing_pm25",

@@ -1,42 +1,23 @@
 """Fine dust in the air of Chinese cities, by the hour. Tables are as published: nothing is dropped or filled in."""
 
-from dataclasses import dataclass
-
 import pandas as pd
 
-from singularbayes_experiments.data.files import SETS, read, read_csv
+from singularbayes_experiments.data.files import read, read_csv
 
 CITIES = ("Beijing", "Chengdu", "Guangzhou", "Shanghai", "Shenyang")
 
 
-@dataclass(frozen=True)
-class Air:
-    """A row an hour, in the order of time; what was not measured is NaN."""
-
-    table: pd.DataFrame
-    description: str
-
-
-@dataclass(frozen=True)
-class Cities:
-    """The table of each city by its name; a row an hour, in the order of time."""
-
-    tables: dict[str, pd.DataFrame]
-    description: str
-
-
-def beijing_pm25() -> Air:
-    """Returns PM2.5 and weather of Beijing, 2010 to 2014: 43,824 hours.
+def beijing_pm25() -> pd.DataFrame:
+    """Returns PM2.5 and weather of Beijing, 2010 to 2014: 43,824 hours in the order of time.
 
     Columns: No, year, month, day, hour, pm2.5 (µg/m³), DEWP and TEMP (°C), PRES (hPa), cbwd (wind: NE, NW, SE, or cv,
     calm and variable), Iws (m/s), Is and Ir (hours of snow and rain); the last three are cumulated. Only pm2.5 has
     missing values.
     """
-    table = read_csv(read("beijing_pm25", "PRSA_data_2010.1.1-2014.12.31.csv"), missing="NA")
-    return Air(table, SETS["beijing_pm25"].description)
+    return read_csv(read("beijing_pm25", "PRSA_data_2010.1.1-2014.12.31.csv"), missing="NA")
 
 
-def five_cities_pm25() -> Cities:
+def five_cities_pm25() -> dict[str, pd.DataFrame]:
     """Returns PM2.5 at several stations and weather of five cities, 2010 to 2015: 52,584 hours each.
 
     Columns: No, year, month, day, hour, season, PM_<station> (µg/m³), DEWP, HUMI, PRES, TEMP, cbwd, Iws, precipitation
@@ -44,5 +25,4 @@ def five_cities_pm25() -> Cities:
     in DEWP and HUMI, which means missing; it is left as published.
     """
     files = {city: read("five_cities_pm25", f"{city}PM20100101_20151231.csv") for city in CITIES}
-    tables = {city: read_csv(raw, missing="NA") for city, raw in files.items()}
-    return Cities(tables, SETS["five_cities_pm25"].description)
+    return {city: read_csv(raw, missing="NA") for city, raw in files.items()}

@@ -61,11 +61,6 @@ class Source:
     by_hand: str = ""
 
     @property
-    def description(self) -> str:
-        """What it is, its licence and where it comes from, in one line."""
-        return f"{self.what}. Licence: {self.licence}. From {self.page}"
-
-    @property
     def help(self) -> str:
         """How to get it without this program."""
         names, place = ", ".join(self.files), f"${FOLDER}/{self.name}/"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data.files import SETS, read
+from singularbayes_experiments.data.files import read
 
 Labelled = tuple[np.ndarray, np.ndarray]
 CLOTHES = "T-shirt or top, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag, ankle boot"
@@ -23,29 +23,28 @@ class Images:
     train: Labelled | None
     test: Labelled
     classes: tuple[str, ...]
-    description: str
 
 
 def mnist() -> Images:
     """Returns MNIST: handwritten digits, 60,000 to train and 10,000 to test."""
-    return Images(_grey("mnist", "train"), _grey("mnist", "t10k"), tuple("0123456789"), SETS["mnist"].description)
+    return Images(_grey("mnist", "train"), _grey("mnist", "t10k"), tuple("0123456789"))
 
 
 def fashion_mnist() -> Images:
     """Returns Fashion-MNIST: clothes, 60,000 images to train and 10,000 to test."""
     train, test = (_grey("fashion_mnist", part) for part in ("train", "t10k"))
-    return Images(train, test, tuple(CLOTHES.split(", ")), SETS["fashion_mnist"].description)
+    return Images(train, test, tuple(CLOTHES.split(", ")))
 
 
 def notmnist() -> Images:
     """Returns notMNIST: 10,000 letters A to J in many fonts, to test what a model of digits predicts for them."""
-    return Images(None, _grey("notmnist", "t10k"), tuple("ABCDEFGHIJ"), SETS["notmnist"].description)
+    return Images(None, _grey("notmnist", "t10k"), tuple("ABCDEFGHIJ"))
 
 
 def cifar10() -> Images:
     """Returns CIFAR-10: small photographs, 50,000 to train and 10,000 to test."""
     x, y = (np.concatenate(part) for part in zip(*(_photographs(f"data_batch_{i}") for i in range(1, 6)), strict=True))
-    return Images((x, y), _photographs("test_batch"), tuple(THINGS.split(", ")), SETS["cifar10"].description)
+    return Images((x, y), _photographs("test_batch"), tuple(THINGS.split(", ")))
 
 
 def _grey(name: str, part: str) -> Labelled:

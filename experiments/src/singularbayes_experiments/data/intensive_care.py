@@ -1,6 +1,5 @@
 """Stays in intensive care. Tables are as published: nothing is dropped, converted or filled in."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from singularbayes_experiments.data.files import SETS, DataError, locate, read, 
 
 RECORD_HEAD = b"Time,Parameter,Value\n"
 MIMIC3_NEEDED = ("ADMISSIONS", "PATIENTS", "ICUSTAYS", "CHARTEVENTS", "LABEVENTS")
-MIMIC3_PAGE = "https://physionet.org/content/mimiciii/1.4/"
 
 
 @dataclass(frozen=True)
@@ -25,49 +23,15 @@ class Stays:
     outcomes: pd.DataFrame
 
 
-@dataclass(frozen=True)
-class Challenge:
-    """The stays of each set by its letter."""
+def mimic3_demo() -> dict[str, Path]:
+    """Returns the files of the 25 tables of the MIMIC-III demo: 100 patients, 129 admissions, 136 stays.
 
-    sets: dict[str, Stays]
-    description: str
-
-
-@dataclass(frozen=True)
-class CareTables:
-    """Each table by its name."""
-
-    tables: dict[str, pd.DataFrame]
-    description: str
-
-
-@dataclass(frozen=True)
-class CareFiles:
-    """The CSV file of each table by its name, packed by gzip or not; the sums of the demo's are checked."""
-
-    paths: dict[str, Path]
-    description: str
-
-
-def physionet2012(sets: Sequence[str] = ("a", "b", "c")) -> Challenge:
-    """Returns the PhysioNet Challenge 2012: sets a, b and c of 4,000 stays each.
-
-    In set c 2,403 rows have no Parameter; they are left as published.
+    They are not read, because those of the full MIMIC-III are too large for memory.
     """
-    return Challenge({name: _stays(name) for name in sets}, SETS["physionet2012"].description)
+    return {name.removesuffix(".csv"): locate("mimic3_demo", name) for name in SETS["mimic3_demo"].files}
 
 
-def mimic3_demo() -> CareFiles:
-    """Returns the 25 tables of the MIMIC-III demo: 100 patients, 129 admissions, 136 stays in intensive care.
-
-    They are files, not arrays, because the full MIMIC-III is files too, and too large for memory.
-    """
-    source = SETS["mimic3_demo"]
-    paths = {name.removesuffix(".csv"): locate("mimic3_demo", name) for name in source.files}
-    return CareFiles(paths, source.description)
-
-
-def mimic3(folder: str | Path) -> CareFiles:
+def mimic3(folder: str | Path) -> dict[str, Path]:
     """Returns the tables of MIMIC-III in a folder of your own: `ADMISSIONS.csv.gz` and the like, unchecked.
 
     Files may be packed or not, and their names in any case. The full MIMIC-III needs an account at PhysioNet.
@@ -86,23 +50,25 @@ def mimic3(folder: str | Path) -> CareFiles:
             f"mimic3 needs {', '.join(f'{name}.csv' for name in MIMIC3_NEEDED)}, packed by gzip or not; got no "
             f"{', '.join(missing)} in {str(place)!r}."
         )
-    return CareFiles(paths, f"MIMIC-III in {place}. Licence: that of your access. From {MIMIC3_PAGE}")
+    return paths
 
 
-def eicu_demo() -> CareTables:
+def eicu_demo() -> dict[str, pd.DataFrame]:
     """Returns five tables of the eICU demo, 2,520 stays.
 
     They are patient, hospital, apacheApsVar, apachePredVar and apachePatientResult; they join on patientunitstayid, and
     on hospitalid. Age is text: `> 89` stands for all ages above. In the APACHE tables −1 means missing.
     """
-    source = SETS["eicu_demo"]
-    tables = {name.removesuffix(".csv"): read_csv(read("eicu_demo", name)) for name in source.files}
-    return CareTables(tables, source.description)
+    return {name.removesuffix(".csv"): read_csv(read("eicu_demo", name)) for name in SETS["eicu_demo"].files}
 
 
-def _stays(name: str) -> Stays:
+def physionet2012(name: str) -> Stays:
+    """Returns set a, b or c of the PhysioNet Challenge 2012, 4,000 stays each.
+
+    In set c 2,403 rows have no Parameter; they are left as published.
+    """
     if name not in ("a", "b", "c"):
-        raise ValueError(f"physionet2012 needs sets among 'a', 'b', 'c'; got {name!r}.")
+        raise ValueError(f"physionet2012 needs one of the sets a, b and c; got {name!r}.")
     raw = read("physionet2012", f"set-{name}.tar.gz").replace(RECORD_HEAD, b"")
     kinds = {"Time": "category", "Parameter": "category", "Value": "float64"}
     records = read_csv(raw, names=list(kinds), dtype=kinds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data.files import SETS, read
+from singularbayes_experiments.data.files import read
 
 Labelled = tuple[list[str], np.ndarray]
 
@@ -19,7 +19,6 @@ class Sentences:
     train: Labelled
     dev: Labelled
     test: list[str]
-    description: str
 
 
 @dataclass(frozen=True)
@@ -30,28 +29,11 @@ class News:
     descriptions: list[str]
     labels: np.ndarray
     classes: tuple[str, ...]
-    description: str
 
     @property
     def texts(self) -> list[str]:
         """Title, one blank, description: what is usually classified."""
         return [f"{title} {below}" for title, below in zip(self.titles, self.descriptions, strict=True)]
-
-
-@dataclass(frozen=True)
-class Snippets:
-    """Sentences without labels."""
-
-    texts: list[str]
-    description: str
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The place of a word in `words` is its token id."""
-
-    words: list[str]
-    description: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +49,6 @@ class Intents:
     test: Labelled
     out_of_scope: list[str]
     classes: tuple[str, ...]
-    description: str
 
 
 def sst2() -> Sentences:
@@ -76,7 +57,7 @@ def sst2() -> Sentences:
     Most training rows are parts of others: a random slice of them is no validation set.
     """
     train, dev, test = (_rows(part) for part in ("train", "dev", "test"))
-    return Sentences(_labelled(train), _labelled(dev), [sentence for _, sentence in test], SETS["sst2"].description)
+    return Sentences(_labelled(train), _labelled(dev), [sentence for _, sentence in test])
 
 
 def ag_news() -> News:
@@ -85,14 +66,14 @@ def ag_news() -> News:
     text = io.StringIO(read("ag_news", "test.csv").decode(), newline="")
     kinds, titles, descriptions = zip(*csv.reader(text), strict=True)
     labels = np.array(kinds, "int64") - 1
-    return News(list(titles), list(descriptions), labels, classes, SETS["ag_news"].description)
+    return News(list(titles), list(descriptions), labels, classes)
 
 
-def product_reviews() -> Snippets:
+def product_reviews() -> list[str]:
     """Returns 3,708 sentences of customer reviews of electronic products."""
     lines = read("product_reviews", "amazonReviewSnippets_GroundTruth.txt").decode().split("\r\n")
     rows = [line.split("\t") for line in lines if line]  # a number, the mean rating, the sentence
-    return Snippets([sentence for _, _, sentence in rows], SETS["product_reviews"].description)
+    return [sentence for _, _, sentence in rows]
 
 
 def clinc150() -> Intents:
@@ -107,7 +88,7 @@ def clinc150() -> Intents:
 
     outside = [question for question, _ in parts["oos_test"]]
     train, validation, test = (labelled(part) for part in ("train", "val", "test"))
-    return Intents(train, validation, test, outside, classes, SETS["clinc150"].description)
+    return Intents(train, validation, test, outside, classes)
 
 
 def banking77() -> Intents:
@@ -119,12 +100,12 @@ def banking77() -> Intents:
         ([question for question, _ in rows], np.array([place[intent] for _, intent in rows], "int64"))
         for _, *rows in tables
     )
-    return Intents(train, ([], np.array([], "int64")), test, [], classes, SETS["banking77"].description)
+    return Intents(train, ([], np.array([], "int64")), test, [], classes)
 
 
-def bert_vocab() -> Vocabulary:
-    """Returns the 30,522 words of bert-base-uncased."""
-    return Vocabulary(_lines(read("bert_vocab", "vocab.txt")), SETS["bert_vocab"].description)
+def bert_vocab() -> list[str]:
+    """Returns the 30,522 words of bert-base-uncased; the place of a word is its token id."""
+    return _lines(read("bert_vocab", "vocab.txt"))
 
 
 _PARTS = ("train", "test")

@@ -16,7 +16,6 @@ class Regression:
     x: np.ndarray
     y: np.ndarray
     splits: tuple[tuple[np.ndarray, np.ndarray], ...]
-    description: str
 
 
 def uci_regression(name: str) -> Regression:
@@ -26,4 +25,4 @@ def uci_regression(name: str) -> Regression:
     with np.load(locate("uci_regression", f"{name}.npz")) as arrays:
         count = sum(key.startswith("train_") for key in arrays)
         splits = tuple((arrays[f"train_{i}"], arrays[f"test_{i}"]) for i in range(count))
-        return Regression(arrays["X"], arrays["y"], splits, f"{name}, of {SETS['uci_regression'].description}")
+        return Regression(arrays["X"], arrays["y"], splits)

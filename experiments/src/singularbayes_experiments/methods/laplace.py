@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from scipy import special
 
+from singularbayes.metrics import negative_log_likelihood
 from singularbayes.models import count_stored, count_trained
 from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.methods.base import Member, Trainer, method
@@ -28,28 +29,23 @@ class LastLayerLaplace:
         self.model, head = model, model.layers[-1]
         self._seen = keras.Model(model.inputs, head.input)
         kernel = head.posterior.mean().dense() if hasattr(head, "posterior") else head.kernel
-        self.weights = np.concatenate([_numpy(kernel), _numpy(head.bias)[None]]).astype("float64")
+        numbers = [keras.ops.convert_to_numpy(variable) for variable in (kernel, head.bias)]
+        self.weights = np.concatenate([numbers[0], numbers[1][None]]).astype("float64")
         train, held = member.data.train, member.data.validation
         assert held is not None  # it chooses the precision
         phi = self.features(train.x)
         p = special.softmax(phi @ self.weights, axis=1)
         self.a, self.u = np.linalg.eigh(phi.T @ phi)
         self.b, self.v = np.linalg.eigh(np.diag(p.mean(axis=0)) - p.T @ p / len(p))
-        known = self.features(held.x)
+        known, settings = self.features(held.x), member.settings
 
         def nll(precision: float) -> float:
-            found = self._predicted(known, precision, member.settings.draws, member.seed).mean
-            return -float(np.log(np.maximum(found[np.arange(len(known)), held.y], 1e-30)).mean())
+            found = _predicted(known, self.drawn(precision, settings.draws, member.seed))
+            return negative_log_likelihood(found.mean, held.y)
 
         self.precision = min(PRECISIONS, key=nll)
-
-    @property
-    def num_trained(self) -> int:
-        return count_trained(self.model)
-
-    @property
-    def num_stored(self) -> int:
-        return count_stored(self.model) + self.u.size + self.v.size + len(self.a) + len(self.b)
+        self.num_trained = count_trained(model)
+        self.num_stored = count_stored(model) + sum(each.size for each in (self.a, self.u, self.b, self.v))
 
     def features(self, x: np.ndarray) -> np.ndarray:
         """Returns what the last layer sees, and a 1."""
@@ -63,16 +59,9 @@ class LastLayerLaplace:
         return self.weights + self.u @ (np.sqrt(variance) * noise) @ self.v.T
 
     def predict(self, x: np.ndarray, draws: int = 100, seed: int = 0) -> ClassPredictive:
-        return self._predicted(self.features(x), self.precision, draws, seed)
-
-    def _predicted(self, phi: np.ndarray, precision: float, draws: int, seed: int) -> ClassPredictive:
-        mean, squares, entropy = (np.zeros(()) for _ in range(3))
-        for weights in self.drawn(precision, draws, seed):
-            p = special.softmax(phi @ weights, axis=1)
-            mean, squares = mean + p / draws, squares + p**2 / draws
-            entropy = entropy + special.entr(p).sum(axis=1) / draws
-        return ClassPredictive(mean, np.sqrt(np.maximum(squares - mean**2, 0)), draws, expected_entropy=entropy)
+        return _predicted(self.features(x), self.drawn(self.precision, draws, seed))
 
 
-def _numpy(variable) -> np.ndarray:
-    return keras.ops.convert_to_numpy(variable)
+def _predicted(phi: np.ndarray, drawn: np.ndarray) -> ClassPredictive:
+    logits = np.tensordot(drawn, phi, (1, 1)).swapaxes(1, 2)  # one product: (draws, examples, classes)
+    return ClassPredictive.of_draws(special.softmax(logits, axis=-1))

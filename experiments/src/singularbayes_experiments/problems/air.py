@@ -121,12 +121,12 @@ class Air(Problem):
 
     def data(self, task, seed, settings: AirSettings, stage) -> AirData:
         """One split serves all seeds; tuning reads no other city."""
-        parts, scaling = split(rows_of(data.beijing_pm25().table), settings.windows, settings.hours)
+        parts, scaling = split(rows_of(data.beijing_pm25()), settings.windows, settings.hours)
         train, validation, test = parts
         if stage == TUNING:
             inputs = {"perturbed": protocol.perturbed(train.x[: scores.PERTURBED])}
             return AirData(train, validation, ood=inputs, scaling=scaling)
-        tables, ood = data.five_cities_pm25().tables, {}
+        tables, ood = data.five_cities_pm25(), {}
         for city in CITIES:
             some = 1 if city.lower() == MAIN else settings.every
             ood[city.lower()] = windows(rows_of_city(tables[city]), scaling, settings.hours)[0][::some]

@@ -55,7 +55,7 @@ def physionet(sets: str = "abc") -> Stays:
 
 @cache
 def _of_set(name: str) -> tuple[np.ndarray, ...]:
-    stays = data.physionet2012(name).sets[name]
+    stays = data.physionet2012(name)
     ids = stays.outcomes.index.to_numpy()
     records = stays.records
     place = pd.Index(ids).get_indexer(records["RecordID"])
@@ -122,7 +122,7 @@ class Elsewhere:
 @cache
 def eicu() -> Elsewhere:
     """Returns the 2,205 stays of the eICU demo that have APACHE variables."""
-    tables = data.eicu_demo().tables
+    tables = data.eicu_demo()
     joined = tables["apacheApsVar"].merge(tables["patient"], on="patientunitstayid", validate="one_to_one")
     joined = joined.sort_values("patientunitstayid", ignore_index=True)
     coma = joined[["eyes", "motor", "verbal"]]

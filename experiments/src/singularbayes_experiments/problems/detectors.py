@@ -127,7 +127,7 @@ def texts(settings: DetectorSettings) -> Sets:
     """Returns reviews of films, and news, sentences of product reviews and out-of-scope queries."""
     own = settings_of("sst2", "deterministic", settings)
     found = config.read("sst2").problem.data("sst2", 0, own, RESULT)
-    more = {"product_reviews/": data.product_reviews().texts, "clinc150/": data.clinc150().out_of_scope}
+    more = {"product_reviews/": data.product_reviews(), "clinc150/": data.clinc150().out_of_scope}
     others = {start: text.encode(each, own.length) for start, each in more.items()}
     return Sets("sst2", found, {"": found.ood["ag_news"], **others}, 2)
 
@@ -146,17 +146,6 @@ def rarity(known: list[list[int]], texts: list[list[int]], size: int) -> np.ndar
     return np.array([surprise[ids].mean() if ids else 0.0 for ids in texts])
 
 
-def distance(train: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Returns the squared Mahalanobis distance of rows from a Gaussian with mean and covariance of the training rows.
-
-    >>> distance(np.array([[0.0], [2.0]]), np.array([[1.0], [3.0]])).round(2)
-    array([0., 2.])
-    """
-    centre = train.mean(axis=0)
-    inverse = np.linalg.pinv(np.atleast_2d(np.cov(train, rowvar=False)), hermitian=True)
-    return np.einsum("ni,ij,nj->n", x - centre, inverse, x - centre)
-
-
 def told(inside: np.ndarray, others: dict[str, np.ndarray]) -> Scores:
     return {f"{start}auroc_ood": float(auroc_ood(inside, outside)) for start, outside in others.items()}
 
@@ -173,6 +162,10 @@ def _lit(sign: int, sets: Sets, x: np.ndarray) -> np.ndarray:
     return sign * (x != 0).reshape(len(x), -1).mean(axis=1)
 
 
+def _of_one_class(x: np.ndarray) -> MahalanobisDistance:
+    return MahalanobisDistance(x, np.zeros(len(x)))
+
+
 def _dew_point(sets: Sets, x: np.ndarray) -> np.ndarray:
     return x[:, -1, air.FEATURES.index("DEWP")]
 
@@ -180,7 +173,7 @@ def _dew_point(sets: Sets, x: np.ndarray) -> np.ndarray:
 def _of_pieces(score: Callable, name: str, settings: DetectorSettings) -> Scores:
     """Returns what a score of pieces tells; texts are not cut."""
     train, dev = (text.pieces(part[0]) for part in (data.sst2().train, data.sst2().dev))
-    others = {"": data.ag_news().texts, "product_reviews/": data.product_reviews().texts}
+    others = {"": data.ag_news().texts, "product_reviews/": data.product_reviews()}
     others["clinc150/"] = data.clinc150().out_of_scope
     return told(score(train, dev), {start: score(train, text.pieces(each)) for start, each in others.items()})
 
@@ -189,9 +182,9 @@ INPUTS: dict[str, Callable[[str, DetectorSettings], Scores]] = {
     "more_pixels": partial(_by, partial(_lit, 1)),
     "fewer_pixels": partial(_by, partial(_lit, -1)),
     "dew_point": partial(_by, _dew_point),
-    "input_distance": partial(_by, lambda sets, x: distance(sets.data.train.x, x)),
+    "input_distance": partial(_by, lambda sets, x: _of_one_class(sets.data.train.x)(x)),
     "text_length": partial(_of_pieces, lambda train, texts: np.array([len(ids) for ids in texts])),
-    "word_rarity": partial(_of_pieces, lambda train, texts: rarity(train, texts, len(data.bert_vocab().words))),
+    "word_rarity": partial(_of_pieces, lambda train, texts: rarity(train, texts, len(data.bert_vocab()))),
 }
 
 

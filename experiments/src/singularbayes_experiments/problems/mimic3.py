@@ -81,4 +81,4 @@ def read(tables: str) -> mimic3_tables.CareStays:
 
 @cache  # the full tables take minutes to read
 def _read(folder: str | None) -> mimic3_tables.CareStays:
-    return mimic3_tables.read((data.mimic3_demo() if folder is None else data.mimic3(folder)).paths)
+    return mimic3_tables.read(data.mimic3_demo() if folder is None else data.mimic3(folder))

@@ -192,7 +192,7 @@ def perturbed(ids: np.ndarray, vocabulary: int, seed: int = 0) -> np.ndarray:
 def _tokenizer():
     """Returns what splits text into WordPieces of the vocabulary of bert-base-uncased, in lower case."""
     tokenizers = require_package("tokenizers", "", "Text", "singularbayes-experiments")
-    places = {word: place for place, word in enumerate(data.bert_vocab().words)}
+    places = {word: place for place, word in enumerate(data.bert_vocab())}
     return tokenizers.BertWordPieceTokenizer(places, lowercase=True)
 
 
