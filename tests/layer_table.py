@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from posterior_table import BY_ROWS, ON_TORCH, POSTERIORS, dense_of, stir
+from posterior_table import ON_TORCH, POSTERIORS, dense_of, stir
 
 from singularbayes import layers
 
@@ -278,8 +278,7 @@ LAYERS = {
 }
 
 
-# Embeddings draw rows one by one.
-ALL_PAIRS = [(layer, name) for layer in LAYERS for name in (BY_ROWS if "embedding" in layer else POSTERIORS)]
+ALL_PAIRS = [(layer, name) for layer in LAYERS for name in POSTERIORS]
 
 
 KINDS = ("dense", "lstm", "conv2d", "attention", "embedding")  # one layer of each

@@ -10,10 +10,8 @@ from keras import ops
 from singularbayes import (
     Adapter,
     AdaptiveLowRank,
-    Clipped,
     Deterministic,
     FullRank,
-    KTied,
     LowRank,
     Mixture,
     RankOne,
@@ -21,7 +19,6 @@ from singularbayes import (
     find_posteriors,
 )
 from singularbayes.posteriors import noise
-from singularbayes.posteriors.k_tied import TiedScalars
 
 SHAPE = (5, 4)
 BACKEND = keras.backend.backend()
@@ -44,13 +41,8 @@ def jax_first(rows, everywhere):
     return [row if row in everywhere else pytest.param(row, marks=JAX_FIRST) for row in rows]
 
 
-def _clipped(name=None, **arguments):
-    """With a limit that no draw reaches: its moments are those of the posterior inside."""
-    return Clipped(LowRank(2, **arguments), limit=1e3, redraws=1, **({} if name is None else {"name": name}))
-
-
-def _adaptive(prior=None, kl_rows=None, **arguments):
-    """Its prior is about whole columns, whatever prior and rows a test gives to all posteriors."""
+def _adaptive(prior=None, **arguments):
+    """Its prior is about whole columns, whatever prior a test gives to all posteriors."""
     return AdaptiveLowRank(2, **arguments)
 
 
@@ -60,25 +52,19 @@ POSTERIORS = {
     "low_rank_laplace": partial(LowRank, 2, family="laplace"),
     "full_rank": FullRank,
     "full_rank_laplace": partial(FullRank, family="laplace"),
-    "k_tied": KTied,
     "rank_one": RankOne,
     "rank_one_outer": partial(RankOne, "outer"),
     "rank_one_scale": partial(RankOne, "scale"),
     "adapter": partial(Adapter, 2),
-    "adapter_random_a": partial(Adapter, 2, random_factors="a"),
     "adaptive_low_rank": _adaptive,
-    "clipped": _clipped,
     "deterministic": Deterministic,
 }
 RANDOM = {name: make for name, make in POSTERIORS.items() if name != "deterministic"}
 # Rows of a posterior that has another row: layers and priors see the same matrices and factors. Their own tests and
 # those of pairs have them all.
-SECOND = ("low_rank_laplace", "full_rank_laplace", "rank_one_outer", "rank_one_scale", "adapter_random_a")
+SECOND = ("low_rank_laplace", "full_rank_laplace", "rank_one_outer", "rank_one_scale")
 # For the invariants of whole layers: the arrays of a mixture are those of the posterior inside, stacked.
 MIXTURES = {"mixture": lambda **kwargs: Mixture(LowRank(2, **kwargs), components=2)}
-# What not every posterior can do.
-BY_ROWS = {name: make for name, make in POSTERIORS.items() if name != "clipped"}  # rows of a draw, one by one
-LOCAL = {name: make for name, make in RANDOM.items() if not name.endswith("laplace") and name != "clipped"}
 SCALAR_PRIOR = {name: make for name, make in RANDOM.items() if name != "adaptive_low_rank"}  # any prior of one weight
 
 
@@ -130,21 +116,13 @@ def stirred(posterior, shape=SHAPE, seed=0):
     rng = np.random.default_rng(seed)
     for factor in posterior.factors:
         set_factor(factor, rng.normal(0.3, 0.7, factor.shape), rng.uniform(0.2, 0.7, factor.shape))
-    b = getattr(getattr(posterior, "posterior", posterior), "b", None)
-    if b is not None:
-        b.assign(rng.normal(0.3, 0.7, b.shape))
     return posterior
 
 
 def set_factor(factor, loc, scale):
-    """Gives a factor exactly these means and scales; tied scales are made of some of them."""
+    """Gives a factor exactly these means and scales."""
     loc, scale = np.broadcast_to(loc, factor.shape), np.broadcast_to(scale, factor.shape).astype("float64")
-    if isinstance(factor, TiedScalars):
-        scale = np.sqrt(np.concatenate([scale[:, : factor.k], scale[: factor.k].T]))  # u above v
     rho = scale + np.log(-np.expm1(-scale))
-    if isinstance(factor, TiedScalars):
-        factor.values.assign(np.concatenate([loc.ravel(), rho.ravel() / factor.rates.rho]).astype("float32"))
-        return
     factor.values.assign(np.stack([loc / factor.rates.loc, rho / factor.rates.rho]).astype("float32"))
 
 

@@ -61,11 +61,9 @@ from .posteriors import Adapter as Adapter
 from .posteriors import AdaptiveLowRank as AdaptiveLowRank
 from .posteriors import Anchored as Anchored
 from .posteriors import Centred as Centred
-from .posteriors import Clipped as Clipped
 from .posteriors import ColumnShrinkage as ColumnShrinkage
 from .posteriors import Deterministic as Deterministic
 from .posteriors import FullRank as FullRank
-from .posteriors import KTied as KTied
 from .posteriors import Laplace as Laplace
 from .posteriors import LowRank as LowRank
 from .posteriors import Mixture as Mixture
@@ -108,7 +106,6 @@ __all__ = [
     "Centred",
     "Certificate",
     "ClassPredictive",
-    "Clipped",
     "ColumnShrinkage",
     "DeepEnsemble",
     "Deterministic",
@@ -117,7 +114,6 @@ __all__ = [
     "Gaussian",
     "GaussianNLL",
     "KLSchedule",
-    "KTied",
     "LabelPredictive",
     "Laplace",
     "LaplaceNLL",

@@ -187,32 +187,6 @@ def test_the_kl_of_adapters_has_nothing_of_the_means_before_anything_was_learned
     np.testing.assert_allclose(small.kl_exact() / (2 * 70), np.log(2) + 1 / 8 - 1 / 2, rtol=1e-4)
 
 
-@pytest.mark.parametrize("components", [1, 3])
-def test_with_one_random_factor_noise_and_kl_are_those_of_a_alone(components, tmp_path):
-    base = _base()
-    one = Adapter(2, random_factors="a")
-    model = sb.bayesianize(base, one if components == 1 else Mixture(one, components), rules={"head": None})
-    (found,) = sb.find_posteriors(model)
-    assert found.kl_exact() / (2 * 6) < (0.66 if components == 1 else 0.72)  # A is 6 × 2
-    assert found.variance().max() == 0  # B starts at 0
-    b = next(weight for weight in found.trainable_weights if weight.name == "b")
-    assert math.prod(b.shape) == components * 2 * 6
-    assert sum(math.prod(w.shape) for w in found.trainable_weights) == components * 2 * (2 * 6 + 6)
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(X, np.arange(5) % 3, epochs=2, verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
-    assert (np.abs(ops.convert_to_numpy(b)).reshape(components, -1).max(axis=1) > 0).all()
-    assert found.variance().min() > 0
-    sb.save_adapters(model, tmp_path / "a.npz")
-    again = sb.load_adapters(base, tmp_path / "a.npz")
-    np.testing.assert_array_equal(_draws(again), _draws(model))
-    assert_close(sb.collapse(model)(X), model(X), atol=1e-6)
-
-
-def test_which_factors_are_random_is_checked():
-    with pytest.raises(ValueError, match=r"random_factors to be one of \('both', 'a'\); got random_factors='b'"):
-        Adapter(2, random_factors="b")
-
-
 def test_a_relative_anchor_is_a_width_of_each_weight():
     posterior = LowRank(2, loc_lr=1.0, prior=sb.Anchored(1.5, relative=True, anchor="start"))
     posterior.build((4, 5))

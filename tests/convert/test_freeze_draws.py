@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 from keras import ops
 from networks import NETWORKS, ROWS, expected_outputs, mlp
-from posterior_table import ON_TORCH, RANDOM, SHAPE, TORCH_FIRST, stir, stirred
+from posterior_table import ON_TORCH, TORCH_FIRST, stir
 
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, layers
-from singularbayes.posteriors import noise
 
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 DRAWS = 2 if keras.backend.backend() == "jax" else 5  # where compiling takes long
@@ -101,19 +100,6 @@ def test_a_model_without_noise_is_one_function():
     answer = frozen.predict(ROWS, verbose=0)
     np.testing.assert_allclose(answer["mean"], model.predict(ROWS, verbose=0), rtol=1e-6)
     assert not answer["std"].any()
-
-
-@pytest.mark.parametrize("by_rows", [False, True])
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "k_tied", "rank_one", "adapter"])
-@TORCH_FIRST
-def test_a_whole_draw_is_the_same_matrix_with_all_its_rows_made(name, by_rows):
-    posterior = stirred(RANDOM[name]())
-    posterior.by_rows = by_rows
-    draw = posterior.draw(noise.as_keys(np.array([5, 6])))
-    rows, whole = posterior.weight(draw).rows(ops.arange(SHAPE[0])), posterior.whole(draw)
-    posterior.by_rows = False
-    found = posterior.weight(whole).dense()
-    np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(rows), rtol=1e-5, atol=1e-6)
 
 
 def _subclassed():

@@ -34,7 +34,6 @@ class TestArguments:
         (lambda: LowRank(1, family="student"), r"family needs .*\['gaussian', 'laplace'\]; got family='student'"),
         (lambda: LowRank(1, kl_weight=-1.0), r"needs kl_weight >= 0 and finite; got kl_weight=-1\.0"),
         (lambda: FullRank(eta=0), r"FullRank needs eta > 0 and finite; got eta=0"),
-        (lambda: FullRank(kl_rows=0), r"kl_rows to be an integer >= 1; got kl_rows=0"),
         (lambda: RankOne("sum"), r"RankOne needs form .*\['outer', 'product', 'scale'\]; got form='sum'"),
         (lambda: ScaleMixture(pi=1.0), r"0 < pi < 1; got pi=1\.0"),
         (lambda: sb.Normal(-1.0), r"Normal needs scale > 0 and finite; got scale=-1\.0"),
@@ -43,12 +42,6 @@ class TestArguments:
         (lambda: layers.Dense(2.5, posterior=LowRank(1)), r"got units=2\.5"),
         (lambda: layers.Embedding(0, 2, posterior=LowRank(1)), r"Embedding needs input_dim .*got input_dim=0"),
         (lambda: layers.Embedding(2, -1, posterior=LowRank(1)), r"Embedding needs output_dim .*got output_dim=-1"),
-        (lambda: _model(estimator="flipout"), r"\('shared', 'local'\); got estimator='flipout'"),
-        (lambda: _model(estimator="local", bias_posterior=FullRank(family="laplace")), r"family='laplace' in Dense"),
-        (
-            lambda: layers.Embedding(5, 4, posterior=LowRank(1), estimator="local"),
-            r'needs estimator="shared": a sequence uses the table more than once. Got estimator="local"',
-        ),
         (lambda: sb.KLSchedule(0), r"num_data > 0 and finite; got num_data=0"),
         (lambda: sb.KLSchedule(-3), r"got num_data=-3"),
         (lambda: sb.KLSchedule([100]), r"needs num_data=len\(x\); got num_data of shape \(1,\)"),
@@ -99,26 +92,6 @@ class TestArguments:
         model.compile("sgd", "mse")
         with pytest.raises(ValueError, match=r"needs a model with a posterior.*got 'plain' with none"):
             model.fit(X, X[:, :1], verbose=0, callbacks=[sb.KLSchedule(4)])
-
-
-class TestLocal:
-    @TORCH_FIRST
-    def test_three_dimensional_inputs_are_refused_in_training(self):
-        layer = layers.Dense(2, posterior=LowRank(1, kl_weight=0.1), estimator="local", name="head")
-        layer(np.ones((2, 4, 3)))
-        message = r"inputs of shape \(batch, features\).*got shape \(2, 4, 3\) in Dense layer 'head'"
-        with pytest.raises(ValueError, match=message):
-            layer(np.ones((2, 4, 3)), training=True)
-
-    @TORCH_FIRST
-    def test_a_second_call_in_one_pass_is_refused_in_training(self):
-        layer = layers.Dense(3, posterior=LowRank(1, kl_weight=0.1), estimator="local", name="head")
-        x = keras.Input((3,))
-        model = keras.Model(x, layer(layer(x)))
-        model(X)
-        with pytest.raises(ValueError, match=r"called once per forward pass; Dense layer 'head' was called again"):
-            model(X, training=True)
-        layer(X, training=True), layer(X, training=True)
 
 
 class TestPredict:

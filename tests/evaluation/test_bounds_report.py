@@ -8,7 +8,7 @@ from posterior_table import TORCH_FIRST, set_factor
 from scipy.integrate import quad
 
 import singularbayes as sb
-from singularbayes import Clipped, FullRank, LowRank, Normal, bounds, bounds_report, layers
+from singularbayes import FullRank, LowRank, Normal, bounds, bounds_report, layers
 from singularbayes.evaluation import norm_bounds, small_variance_of_model
 from singularbayes.evaluation.feed_forward import activation_name, factor_draws, read_dense_layers
 from singularbayes.evaluation.norm_bounds import accepted_brier, margin_risk_of
@@ -450,31 +450,6 @@ def test_all_bounds_pay_for_what_was_tried(close, report):
     for name in ("PAC-Bayes, kl inverse", "Gaussian complexity, explicit", "Gaussian complexity, approach A", "Margin"):
         one, paid = report[name].bound, many[name].bound
         assert paid.terms != one.terms and paid.value >= one.value
-
-
-def test_clipped_draws_are_within_their_norms_almost_surely_and_outside_the_perturbation_bounds():
-    first, second = (
-        Clipped(LowRank.paper(2, prior=Normal(0.3)), limit=0.7),
-        Clipped(FullRank(prior=Normal(0.3)), limit=0.9),
-    )
-    model = _network(first, second)
-    report = bounds_report(model, X, Y, draws=20)
-    assert "clipped" in report["Margin"].reason and "clipped" in report["Small variance"].reason
-    found = report["Gaussian complexity, explicit"].bound
-    network = bounds.NetworkClass([0.7**2, 0.9], [2, 2], [4, 6, 2])  # ‖A‖ ‖B‖, and ‖W‖
-    complexity = bounds.gaussian_complexity(network, float(np.linalg.norm(X)), 120)
-    assert found.terms["gap"] == pytest.approx(np.sqrt(2 * np.pi) * np.sqrt(0.5) * complexity.value)
-    assert found.terms["share of δ"] == 1 and found.is_certificate and "probability of a bad draw" not in found.terms
-    mean = sb.predict(model, X, draws=20).mean
-    assert found.terms["empirical risk"] == pytest.approx(0.5 * sb.metrics.brier(mean, Y), rel=1e-4)
-    assert found.quantity == "risk of the mean predictor of the 20 clipped draws"  # not of their limit
-    assert any("limits of the clipped draws fixed" in assumed for assumed in found.assumptions)
-    assert not any("approach" in row.name for row in report)
-    model = _network(first)
-    half = bounds_report(model, X, Y, draws=20)["Gaussian complexity, explicit"].bound
-    (limits,) = norm_limits(read_dense_layers(model, clipped=True)[0], 0.01)[1:]
-    assert half.terms["share of δ"] == bounds.stratify([limits[0]]).share < 1  # the Gaussian layer alone is rounded up
-    assert half.terms["probability of a bad draw"] == 0.01
 
 
 def test_rows_carry_what_the_certificate_assumes_and_what_it_refuses(close):

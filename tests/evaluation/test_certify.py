@@ -9,7 +9,7 @@ from keras import ops
 from posterior_table import JAX_FIRST, set_factor
 
 import singularbayes as sb
-from singularbayes import Centred, Clipped, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
+from singularbayes import Centred, FullRank, Laplace, LowRank, Normal, ScaleMixture, certify, layers
 from singularbayes.bounds import empirical_risk, kl_inverse
 from singularbayes.bounds.confidence import betting_mean
 from singularbayes.evaluation.certificate_forms import (
@@ -185,15 +185,6 @@ def test_the_gauge_undoes_a_scaling_that_leaves_the_networks():
     assert found[1][1] == pytest.approx(found[0][1], rel=1e-5) and found[0][1] <= found[0][0]
 
 
-def test_clipped_draws_have_no_gauge():
-    posterior = Clipped(LowRank.paper(2, prior="normal"), limit=1.0)
-    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=posterior, use_bias=False)])
-    (factor,) = model.layers[0].posterior.factors
-    set_factor(factor, np.where(np.arange(7)[:, None] < 4, 9.0, 0.1) * np.ones(factor.shape), 0.1)
-    before, after = certified_kl(model)
-    assert after == before
-
-
 @pytest.mark.parametrize("tried", [1, 7])
 def test_both_parts_of_delta_are_shared_by_what_was_tried(tried):
     risks = np.random.default_rng(0).uniform(0, 0.2, 300)
@@ -239,33 +230,6 @@ def test_the_kl_is_never_below_the_exact_one_and_close_to_it(prior, family):
     mixture = isinstance(getattr(prior, "prior", prior), ScaleMixture)
     slack = 0.7 if family == "laplace" else 0.002  # nats a weight; a Laplace family has Jensen's bound alone
     assert before - exact <= (slack * weights if mixture else 1e-6 * abs(exact))
-
-
-def test_draws_that_are_made_again_cost_more_kl_by_how_often_they_are():
-    def network(posterior):
-        return keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=posterior, use_bias=False)])
-
-    free = LowRank.paper(2, prior="normal")
-    plain, clipped, redrawn = network(free), network(Clipped(free, 4.0)), network(Clipped(free, 4.0, redraws=2))
-    for model in (plain, clipped, redrawn):
-        set_factor(model.layers[0].posterior.factors[0], 0.5, 0.3)
-    (before, _), (a, b) = certified_kl(plain), _matrices_kl(plain)
-    assert certified_kl(clipped) == (before, before)
-    z_a, z_b = (bounds.norm_probability(np.full(s, 0.5), np.full(s, 0.3), 4.0).value for s in ((4, 2), (3, 2)))
-    expected = bounds.truncated_kl(a, z_a) + bounds.truncated_kl(b, z_b)
-    assert certified_kl(redrawn) == pytest.approx((expected, expected), rel=1e-4) and expected > before
-    for posterior in (Clipped(free, 1.5, 2), Clipped(LowRank.paper(2, prior="normal", family="laplace"), 4.0, 2)):
-        model = network(posterior)
-        set_factor(model.layers[0].posterior.factors[0], 0.5, 0.3)
-        _refused(model, "how rarely draws are made again", likelihood="categorical_logits")
-    tied = network(Clipped(LowRank.paper(2, prior=sb.ColumnShrinkage()), 4.0, redraws=2))
-    _refused(tied, "a prior of single weights where draws are made again", likelihood="categorical_logits")
-
-
-def _matrices_kl(model):
-    loc, scale, _ = model.layers[0].posterior.factors[0].float64_values()
-    kl = bounds.normal_kl(loc, scale)
-    return float(kl[:4].sum()), float(kl[4:].sum())
 
 
 def test_a_prior_of_ones_own_needs_a_bound():

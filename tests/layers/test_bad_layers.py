@@ -118,27 +118,6 @@ def test_what_a_posterior_cannot_do_is_refused(kind, arguments, message):
         getattr(layers, kind)(**arguments, posterior=LowRank(1))
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ("lstm", "every step of a sequence uses the kernels"),
-        ("gru", "every step of a sequence uses the kernels"),
-        ("conv1d", "every position of the input uses the kernel"),
-        ("conv2d", "every position of the input uses the kernel"),
-        ("conv2d_transpose", "every position of the input uses the kernel"),
-        ("separable_conv2d", "every position of the input uses the kernel"),
-        ("attention", "every position of a sequence uses the projections"),
-        ("reversible_embedding", "a sequence uses the table more than once"),
-    ],
-)
-def test_local_reparameterisation_is_refused_with_the_reason(row, reason):
-    kind = LAYERS[row].layer
-    with pytest.raises(ValueError, match=rf'{kind} needs estimator="shared": {reason}. Got estimator=.local.'):
-        LAYERS[row].make(posterior=LowRank(1), estimator="local")
-    with pytest.raises(ValueError, match=rf"{kind} needs estimator.*[gG]ot estimator='flipout'"):
-        LAYERS[row].make(posterior=LowRank(1), estimator="flipout")
-
-
 # (layer, arguments, shapes to build on, what the error says): refused when the sizes are known.
 BUILDS = (
     ("LSTM", {"units": 2}, [(None, 5, None)], r"LSTM needs a weight whose sizes .*; got shape \(None, 8\) in layer"),

@@ -9,7 +9,6 @@ import pytest
 from keras import ops
 from layer_table import LAYERS, counterpart_of
 from posterior_table import (
-    LOCAL,
     POSTERIORS,
     RANDOM,
     assert_unbiased,
@@ -99,7 +98,6 @@ def test_a_layer_is_rebuilt_from_its_config(name):
         "activity_regularizer": "l1",
         "bias_constraint": "non_neg",
         "kernel_initializer": "he_uniform",
-        "estimator": "local" if name in LOCAL else "shared",
     }
     layer = CASE.make(_posterior(name), name="head", **arguments)
     config = json.loads(json.dumps(layer.get_config()))
@@ -203,31 +201,3 @@ def test_layers_given_one_posterior_object_draw_independently():
         other.values.assign(factor.values)
     draws = repeated(model, X)
     assert_uncorrelated([a for a, _ in draws], [b for _, b in draws])
-
-
-class TestLocal:
-    @pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one"])
-    def test_outputs_have_the_mean_and_variance_of_x_w(self, name):
-        layer = layers.Dense(3, posterior=LOCAL[name](kl_weight=0.1), bias_posterior=FullRank(kl_weight=0.1))
-        layer.estimator = "local"
-        stirred_layer(layer, X)
-        x = np.repeat(X[:1], 20_000, axis=0)
-        outputs = _numpy(layer(x, training=True)).astype("float64")
-        w = layer.posterior
-        mean = X[0] @ _numpy(w.mean().dense()) + _numpy(layer.bias_posterior.mean().dense())[0]
-        covariance = [[[w.covariance((i, j), (k, j)) for k in range(5)] for i in range(5)] for j in range(3)]
-        variance = np.einsum("i,jik,k->j", X[0], np.array(covariance), X[0]) + layer.bias_posterior.variance()[0]
-        assert_unbiased(outputs, mean)
-        assert_unbiased((outputs - mean) ** 2, variance)
-
-    def test_examples_have_their_own_noise_in_training_and_share_a_draw_elsewhere(self):
-        layer = CASE.make(LowRank(2, kl_weight=0.1), bias_posterior=FullRank(kl_weight=0.1), estimator="local")
-        stirred_layer(layer, X)
-        training, plain = (_numpy(layer(np.repeat(X[:1], 4, axis=0), training=t)) for t in (True, False))
-        assert len(np.unique(training[:, 0])) == 4
-        np.testing.assert_allclose(plain, np.repeat(plain[:1], 4, axis=0), rtol=1e-6)
-
-    def test_inputs_of_zeros_give_a_finite_gradient(self):
-        layer = CASE.make(LowRank(2, kl_weight=0.1), estimator="local")
-        stirred_layer(layer, X)
-        assert np.isfinite(input_gradient(lambda x: layer(x, training=True), np.zeros((3, 5), "float32"))).all()

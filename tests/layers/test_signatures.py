@@ -38,7 +38,7 @@ def test_positional_arguments_are_keras_s_in_order_with_its_defaults(name):
 def test_what_ours_add_are_keywords(name):
     parameters = inspect.signature(getattr(layers, name).__init__).parameters.values()
     added = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-    known = {"posterior", "recurrent_posterior", "bias_posterior", "estimator", "per_head", "implementation"}
+    known = {"posterior", "recurrent_posterior", "bias_posterior", "per_head", "implementation"}
     assert "posterior" in added <= known
 
 

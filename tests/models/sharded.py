@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 import singularbayes as sb
-from singularbayes import Adapter, FullRank, KTied, LowRank, Mixture, RankOne, layers
+from singularbayes import Adapter, FullRank, LowRank, Mixture, RankOne, layers
 from singularbayes.posteriors import draw_keys
 from singularbayes.prediction.sampler import sampler_of
 
@@ -27,21 +27,16 @@ def mixed():
     h = layers.MultiHeadAttention(2, 4, posterior=LowRank.paper(2, **normal))(h, h)
     h = layers.LSTM(4, posterior=LowRank.paper(2, **normal), return_sequences=True)(h)
     h = keras.layers.Flatten()(layers.Conv1D(4, 3, posterior=FullRank(**normal))(h))
-    for posterior in (KTied(2, **normal), RankOne(**normal), Adapter(2, **normal)):
+    for posterior in (RankOne(**normal), Adapter(2, **normal)):
         h = layers.Dense(6, "tanh", posterior=posterior)(h)
     return keras.Model(ids, keras.layers.Dense(4)(h))
 
 
-def shared(estimator="shared"):
+def shared():
     """A network with one draw for all examples of a step."""
     posterior = LowRank.paper(2, prior="normal")
-    body = [layers.Dense(units, posterior=posterior, estimator=estimator) for units in (8, 4)]
+    body = [layers.Dense(units, posterior=posterior) for units in (8, 4)]
     return keras.Sequential([keras.Input((6,)), *body])
-
-
-def local():
-    """The same, but every example has noise of its own."""
-    return shared("local")
 
 
 def mixture(examples="split"):
@@ -168,7 +163,7 @@ def results(name):
         found["kl_once"] = counted_once(models[shared])
     if name != "model":
         found["many"] = many(14, 4)
-    for build in (shared, local):
+    for build in (shared,):
         if build in models:
             found[f"{build.__name__}/alike"], found["devices"] = alike(build)
     if name == "data":
@@ -176,10 +171,10 @@ def results(name):
     return found
 
 
-# Weights are split under "model", so it has all the layers; examples under "data", so it has noise of their own.
+# Weights are split under "model", so it has all the layers.
 NETWORKS = {
-    "one": [shared, local, mixture, repeated, mixed],
-    "data": [shared, local, repeated],
+    "one": [shared, mixture, repeated, mixed],
+    "data": [shared, repeated],
     "model": [shared, mixture, mixed],
     "both": [shared],
 }
@@ -212,7 +207,7 @@ def as_one_of_two(path, port, process):
     half = slice(int(process) * BATCH // 2, (int(process) + 1) * BATCH // 2)
     model, numbers = trained(shared, half)
     numbers["predicted"] = sb.predict(model, data()[0], 8, seed=1).mean
-    numbers["alike"], numbers["devices"] = alike(local)
+    numbers["devices"] = alike(shared)[1]
     np.savez(path, **numbers)
 
 

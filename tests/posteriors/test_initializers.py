@@ -20,7 +20,7 @@ from posterior_table import (
 )
 from scipy import stats
 
-from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Mixture, RankOne, layers
+from singularbayes import Adapter, Deterministic, FullRank, LowRank, Mixture, RankOne, layers
 from singularbayes.posteriors import initializers, noise
 from singularbayes.posteriors.families import inverse_softplus
 
@@ -32,7 +32,6 @@ UNRESTRICTED = {
     "low_rank": lambda **k: LowRank.paper(4, **k),
     "overcomplete": lambda **k: LowRank.paper(6, overcomplete=True, **k),
     "full_rank": FullRank,
-    "k_tied": KTied,
     "rank_one": RankOne,
     "rank_one_outer": lambda **k: RankOne("outer", **k),
     "rank_one_scale": lambda **k: RankOne("scale", **k),
@@ -98,8 +97,8 @@ def test_damping_multiplies_the_scale_of_the_means_alone(vectors, damping):
 
 @pytest.mark.parametrize(
     "make",
-    [FullRank, KTied, RankOne, lambda **k: LowRank.paper(3, **k), lambda **k: Adapter(3, **k)],
-    ids=["full", "tied", "one", "low", "adapter"],
+    [FullRank, RankOne, lambda **k: LowRank.paper(3, **k), lambda **k: Adapter(3, **k)],
+    ids=["full", "one", "low", "adapter"],
 )
 @pytest.mark.parametrize(
     ("initializer", "variance"),
@@ -207,14 +206,6 @@ def test_rho_can_have_an_initializer_of_its_own_and_each_factor_its_own_numbers(
         a, b = np.split(_array(posterior.ab.rho), 2)
         assert -5 <= min(a.min(), b.min()) < -4.98 and -4.02 < max(a.max(), b.max()) <= -4
         assert_uncorrelated(a, b)
-
-
-def test_the_ties_of_a_k_tied_posterior_start_apart_and_can_have_an_initializer():
-    u = np.logaddexp(0, _array(built(KTied(2), (800, 3)).w.rho))[:800]
-    assert abs(np.corrcoef(u.T)[0, 1] + 1) < 1e-6  # shares of one sum, so what one has the other lacks
-    assert u.std(axis=0).min() > 0.2 * u.mean()
-    rho = _array(built(KTied(2, rho_initializer=keras.initializers.RandomUniform(-5, -4), rho_lr=50.0), (800, 3)).w.rho)
-    assert -5 <= rho.min() < -4.98 and -4.02 < rho.max() <= -4
 
 
 # -- the learning rate of rho ----------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def test_another_first_axis_in_the_same_pass_is_refused():
 
 @pytest.mark.parametrize(
     "inside",
-    [sb.LowRank(2), sb.FullRank(), sb.RankOne(), sb.KTied(), sb.Adapter(2), sb.Adapter(2, random_factors="a")],
+    [sb.LowRank(2), sb.FullRank(), sb.RankOne(), sb.Adapter(2)],
     ids=repr,
 )
 def test_outputs_and_gradients_are_those_of_separate_networks_on_their_shares(inside):
@@ -162,14 +162,12 @@ def test_moments_are_those_of_the_mixture():
     assert mixture.covariance((0, 1), (0, 1)) == pytest.approx(mixture.variance()[0, 1])
 
 
-@pytest.mark.parametrize("estimator", ["shared", "local"])
-def test_one_component_is_the_plain_posterior(estimator):
-    mixture = _dense(components=1, estimator=estimator, bias_posterior=sb.FullRank(kl_weight=0.1))
+def test_one_component_is_the_plain_posterior():
+    mixture = _dense(components=1, bias_posterior=sb.FullRank(kl_weight=0.1))
     plain = layers.Dense(
         4,
         posterior=sb.LowRank(2, prior=sb.Normal(0.5), kl_weight=0.1),
         bias_posterior=sb.FullRank(kl_weight=0.1),
-        estimator=estimator,
     )
     plain.build((None, 5))
     for ours, theirs in ((mixture.posterior, plain.posterior), (mixture.bias_posterior, plain.bias_posterior)):

@@ -127,13 +127,3 @@ def test_spectral_limits_hold_in_every_component():
     projection.set_model(model)
     projection.on_train_begin()
     assert (norms() <= 1.0).all()
-
-
-def test_a_mixture_is_not_clipped_as_a_whole():
-    with pytest.raises(ValueError, match=r"clip the components of a mixture: Mixture\(Clipped"):
-        sb.Clipped(sb.Mixture(sb.LowRank.paper(2), K), limit=1.0)
-    draws = stirred(sb.Mixture(sb.Clipped(sb.LowRank.paper(2), limit=0.4), K))
-    keys = [np.array([k, 7, k]) for k in range(K)]
-    for key in keys:
-        for part in draws.drawn_matrices(draws.draw_number(ops.convert_to_tensor(key[:2], "int32"), int(key[2]))):
-            assert np.linalg.norm(_numpy(part), 2) <= 0.4

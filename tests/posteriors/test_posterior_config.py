@@ -21,11 +21,9 @@ from singularbayes import (
     Adapter,
     AdaptiveLowRank,
     Anchored,
-    Clipped,
     Deterministic,
     FullRank,
     KLSchedule,
-    KTied,
     Laplace,
     LowRank,
     Mixture,
@@ -46,8 +44,6 @@ pytestmark = [pytest.mark.backend, JAX_FIRST, TORCH_FIRST]
         (lambda: Adapter(2), 2 * 2 * (5 + 4)),
         (FullRank, 2 * 5 * 4),
         (RankOne, 5 * 4 + 2 * (5 + 4)),
-        (KTied, 5 * 4 + 2 * (5 + 4)),
-        (lambda: KTied(1), 5 * 4 + 5 + 4),
         (Deterministic, 5 * 4),
     ],
 )
@@ -63,7 +59,6 @@ ARGUMENTS = {
     "rho_initializer": keras.initializers.RandomUniform(-5, -4, seed=1),
     "rho_lr": 50.0,
     "kl_weight": 1e-3,
-    "kl_rows": 2,
 }
 
 
@@ -86,7 +81,6 @@ NAMED = {
     "adaptive_low_rank": "AdaptiveLowRank()",
     "adapter": "Adapter(16)",
     "full_rank": "FullRank()",
-    "k_tied": "KTied()",
     "rank_one": "RankOne()",
     "deterministic": "Deterministic()",
 }
@@ -97,20 +91,17 @@ def test_a_rank_or_a_name_stands_for_a_posterior():
     assert {posteriors.get_posterior(given, "mine").name for given in NAMED} == {"mine"}
     assert repr(Mixture(8, components=2)) == "Mixture(LowRank(8), components=2)"
     assert repr(Mixture("low_rank", examples="repeat")) == repr(posteriors.get_posterior("mixture"))
-    assert repr(Clipped("adapter", 1.0)) == "Clipped(Adapter(16), 1.0)"
 
 
 def test_a_class_for_a_posterior_is_told_how_to_make_one():
-    for kind, example in ((LowRank, r"LowRank\(32\)"), (Clipped, r"Clipped\(32, limit=1\.0\)"), (KTied, r"KTied\(\)")):
-        with pytest.raises(ValueError, match=rf"got the class {kind.__name__}\. Make one: {example}\."):
-            posteriors.get_posterior(kind)
+    with pytest.raises(ValueError, match=r"got the class LowRank\. Make one: LowRank\(32\)\."):
+        posteriors.get_posterior(LowRank)
 
 
 @pytest.mark.parametrize("bad", ["lowrank", "", None, 0, -3, 2.0, True, [8]])
 def test_what_stands_for_no_posterior_is_refused_with_what_does(bad):
     known = r"LowRank\(32\), an integer rank >= 1, or one of \['adapter', .*'low_rank', 'mixture', 'paper', .*\]; got "
-    clipped = (lambda q: Clipped(q, 1.0), "Clipped")
-    for make, name in ((posteriors.get_posterior, "posterior"), (Mixture, "Mixture"), clipped):
+    for make, name in ((posteriors.get_posterior, "posterior"), (Mixture, "Mixture")):
         with pytest.raises(ValueError, match=f"{name} needs a Posterior such as {known}{re.escape(repr(bad))}"):
             make(bad)
 
@@ -122,19 +113,12 @@ def test_a_rank_that_is_not_an_integer_above_0_is_refused(rank, make):
         make(rank)
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.5, True, "2", None])
-def test_a_number_of_ties_that_is_not_whole_and_above_0_is_refused(k):
-    with pytest.raises(ValueError, match=f"KTied needs k to be an integer >= 1; got k={k!r}"):
-        KTied(k)
-
-
 LOWERED = {
     "LowRank(16 → 4)": lambda: LowRank(16),
     "LowRank(3)": lambda: LowRank(3),
     "LowRank(16)": lambda: LowRank(16, overcomplete=True),
     "Adapter(16 → 4)": lambda: Adapter(16),
     "AdaptiveLowRank(4)": lambda: AdaptiveLowRank(16),
-    "LowRank(16 → 4) clipped at 2": lambda: Clipped(16, 2.0),
     "Mixture of 2 LowRank(16 → 4)": lambda: Mixture(16, components=2),
     "Mixture of 2 AdaptiveLowRank(4)": lambda: Mixture("adaptive_low_rank", components=2),
     "FullRank()": FullRank,
@@ -163,9 +147,7 @@ def test_a_rank_above_both_sides_can_be_asked_for():
     np.testing.assert_allclose(ops.convert_to_numpy(posterior.mean().dense()), a @ b.T, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "make", [FullRank, KTied, RankOne, lambda **k: LowRank(2, **k)], ids=["full", "tied", "one", "low"]
-)
+@pytest.mark.parametrize("make", [FullRank, RankOne, lambda **k: LowRank(2, **k)], ids=["full", "one", "low"])
 @pytest.mark.parametrize("name", ["eta", "damping", "rho_lr"])
 @pytest.mark.parametrize("bad", [0, -0.1, float("nan"), float("inf"), "1", None, True])
 def test_a_multiple_that_is_not_a_positive_number_is_refused(make, name, bad):
@@ -183,12 +165,6 @@ def test_a_negative_or_infinite_kl_weight_is_refused(bad):
         FullRank(name="mine").set_kl_weight(bad)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "4"])
-def test_a_number_of_kl_rows_that_is_not_whole_and_above_0_is_refused(bad):
-    with pytest.raises(ValueError, match=rf"needs kl_rows to be an integer >= 1; got kl_rows={bad!r}"):
-        FullRank(kl_rows=bad)
-
-
 def test_an_unknown_form_of_rank_one_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match=r"one of \['outer', 'product', 'scale'\]; got form='sum'"):
         RankOne("sum")
@@ -201,8 +177,8 @@ def test_a_deterministic_weight_refuses_the_arguments_of_random_ones():
 
 @pytest.mark.parametrize("whole", [np.int64(2), np.int32(2)])
 def test_numbers_may_come_from_numpy(whole):
-    posterior = LowRank(whole, eta=np.float32(0.25), kl_rows=whole)
-    assert posterior.get_config() == LowRank(2, eta=0.25, kl_rows=2, name=posterior.name).get_config()
+    posterior = LowRank(whole, eta=np.float32(0.25))
+    assert posterior.get_config() == LowRank(2, eta=0.25, name=posterior.name).get_config()
 
 
 COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda it: pickle.loads(pickle.dumps(it))}
@@ -241,7 +217,6 @@ CALLS = {
     "Adapter(8)": lambda: Adapter(8, prior=Anchored(3.0, anchor="random", relative=True)),
     "Adapter(8, prior=Laplace(scale=1.0), family='laplace')": lambda: Adapter(8, prior=Laplace(), family="laplace"),
     "FullRank()": lambda: FullRank(prior=ScaleMixture(), name="mine", trainable=False),
-    "FullRank(kl_weight=0.1, kl_rows=4)": lambda: FullRank(kl_weight=0.1, kl_rows=4),
     "FullRank(rho_initializer=RandomUniform(minval=-5, maxval=-4))": lambda: FullRank(
         rho_initializer=keras.initializers.RandomUniform(-5, -4)
     ),

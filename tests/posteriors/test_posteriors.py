@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from keras import ops
 from posterior_table import (
-    BY_ROWS,
     JAX_FIRST,
     POSTERIORS,
     RANDOM,
@@ -27,25 +26,18 @@ from singularbayes import (
     Centred,
     Deterministic,
     FullRank,
-    KTied,
     LowRank,
     Normal,
     RankOne,
     layers,
 )
 from singularbayes.posteriors import entry_correlation, noise, scope
-from singularbayes.posteriors.full_rank import Entrywise
 
 pytestmark = pytest.mark.backend
 
 NUM_DRAWS = 6000 if keras.backend.backend() == "jax" else 1500
-# Every random posterior, and again by rows where it then draws in another way.
-DRAWN = [
-    *((name, False) for name in RANDOM),
-    *((name, True) for name in RANDOM if name in BY_ROWS and "rank_one" not in name),
-]
 # Thousands of draws are one program on JAX, and one after the other on torch.
-EVERYWHERE = [("low_rank", False), ("full_rank", False)]  # test_embedding.py has low-rank ones by rows
+EVERYWHERE = ["low_rank", "full_rank"]
 ENTRIES = [(i, j) for i in range(SHAPE[0]) for j in range(SHAPE[1])]
 
 
@@ -55,16 +47,15 @@ def _key(first=11, second=12):
 
 def _dense(posterior, key):
     """Returns the draw that the key names as a full matrix."""
-    matrix = posterior.weight(posterior.draw(key))
-    return matrix.rows(ops.arange(SHAPE[0])) if posterior.by_rows else matrix.dense()
+    return posterior.weight(posterior.draw(key)).dense()
 
 
 @cache
-def _drawn(name, by_rows):
+def _drawn(name):
     posterior = stirred(RANDOM[name]())
-    posterior.by_rows = by_rows
-    arrays = (lambda key: ()) if by_rows else posterior.draw
-    draws, values = map_keys(lambda key: (_dense(posterior, key), arrays(key)), _next_keys(posterior, NUM_DRAWS))
+    draws, values = map_keys(
+        lambda key: (_dense(posterior, key), posterior.draw(key)), _next_keys(posterior, NUM_DRAWS)
+    )
     return posterior, draws, values
 
 
@@ -74,10 +65,10 @@ def _next_keys(posterior, num):
     return np.stack([np.full(num, first), second + np.arange(num)], axis=1)
 
 
-@pytest.fixture(params=jax_first(DRAWN, EVERYWHERE), ids=lambda case: case[0] + "_by_rows" * case[1])
+@pytest.fixture(params=jax_first(RANDOM, EVERYWHERE))
 def drawn(request):
     """A posterior and its next draws, (draws, rows, columns)."""
-    return _drawn(*request.param)[:2]
+    return _drawn(request.param)[:2]
 
 
 def _mean(posterior):
@@ -135,7 +126,7 @@ def test_moments_of_a_product_are_the_paper_s(vectors, name, make):
 
 @pytest.mark.parametrize("name", jax_first(RANDOM, ["low_rank"]))
 def test_correlations_of_a_block_are_those_of_draws(name):
-    posterior, draws, _ = _drawn(name, False)
+    posterior, draws, _ = _drawn(name)
     rows, columns = [0, 3, 4], [2, 0]
     found = entry_correlation(posterior, rows, columns)
     mean, std, block = (v[..., rows, :][..., columns] for v in (_mean(posterior), np.sqrt(posterior.variance()), draws))
@@ -150,7 +141,7 @@ def test_correlations_are_0_without_factors_and_do_not_depend_on_the_scale_of_on
     np.testing.assert_allclose(entry_correlation(stirred(FullRank()), range(5), range(4)), np.eye(20), rtol=1e-12)
     posterior = stirred(LowRank(2))
     before = entry_correlation(posterior, range(5), range(4))
-    loc, scale = (ops.convert_to_numpy(v) for v in (posterior.ab.loc, ops.sqrt(posterior.ab.variance)))
+    loc, scale = (ops.convert_to_numpy(v) for v in (posterior.ab.loc, posterior.ab.scale))
     thrice = np.where(np.arange(9)[:, None] < 5, 3.0, 1.0)  # A, not B
     set_factor(posterior.ab, thrice * loc, thrice * scale)
     np.testing.assert_allclose(entry_correlation(posterior, range(5), range(4)), before, atol=1e-5)
@@ -177,21 +168,19 @@ def test_entries_that_are_not_random_have_no_correlation():
 
 @JAX_FIRST
 def test_every_low_rank_draw_has_at_most_that_rank():
-    for by_rows in (False, True):
-        draws = _drawn("low_rank", by_rows)[1]
-        values = np.linalg.svd(draws, compute_uv=False)
-        assert np.all(values[:, 2:] < 1e-5 * values[:, :1]) and np.all(values[:, 1] > 0)
-    assert np.all(np.linalg.matrix_rank(_drawn("full_rank", False)[1]) == min(SHAPE))
+    draws = _drawn("low_rank")[1]
+    values = np.linalg.svd(draws, compute_uv=False)
+    assert np.all(values[:, 2:] < 1e-5 * values[:, :1]) and np.all(values[:, 1] > 0)
+    assert np.all(np.linalg.matrix_rank(_drawn("full_rank")[1]) == min(SHAPE))
 
 
 @JAX_FIRST
 def test_every_draw_of_an_adapter_differs_from_its_fixed_part_by_at_most_its_rank():
-    for by_rows in (False, True):
-        posterior, draws, _ = _drawn("adapter", by_rows)
-        fixed = ops.convert_to_numpy(posterior.w0)
-        assert np.all(np.linalg.matrix_rank(fixed) == min(SHAPE))
-        values = np.linalg.svd(draws - fixed, compute_uv=False)
-        assert np.all(values[:, 2:] < 1e-5 * np.maximum(1, values[:, :1])) and np.all(values[:, 1] > 0)
+    posterior, draws, _ = _drawn("adapter")
+    fixed = ops.convert_to_numpy(posterior.w0)
+    assert np.all(np.linalg.matrix_rank(fixed) == min(SHAPE))
+    values = np.linalg.svd(draws - fixed, compute_uv=False)
+    assert np.all(values[:, 2:] < 1e-5 * np.maximum(1, values[:, :1])) and np.all(values[:, 1] > 0)
 
 
 def test_a_deterministic_weight_is_its_mean_and_has_no_kl():
@@ -216,22 +205,6 @@ def test_each_form_of_rank_one_is_the_one_it_names(form, weight):
     s, r = posterior.draw(_key())
     expected = weight(*(ops.convert_to_numpy(v) for v in (posterior.w0, s, r)))
     np.testing.assert_allclose(ops.convert_to_numpy(posterior.weight((s, r)).dense()), expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_tied_scales_are_the_product_of_their_factors(k):
-    posterior = stirred(KTied(k))
-    u, v = np.split(np.logaddexp(0, ops.convert_to_numpy(posterior.w.rho).astype("float64")), [SHAPE[0]])
-    np.testing.assert_allclose(np.sqrt(posterior.variance()), u @ v.T, rtol=1e-5)
-    assert np.linalg.matrix_rank(np.sqrt(posterior.variance()), tol=1e-5) == k
-
-
-def test_a_normal_prior_s_kl_of_a_k_tied_posterior_is_the_textbook_s():
-    posterior = stirred(KTied(2, prior=Normal(0.7)))
-    variance, square = posterior.variance(), _mean(posterior) ** 2
-    expected = 0.5 * ((variance + square) / 0.49 - 1 - np.log(variance / 0.49)).sum()
-    assert posterior.kl_exact() == pytest.approx(expected, rel=1e-6)
-    assert float(ops.convert_to_numpy(posterior.kl())) == pytest.approx(expected, rel=1e-5)
 
 
 # -- matrices and their dense counterparts -----------------------------------------------------------------------------
@@ -277,14 +250,10 @@ WITH_STATES = {
 }
 
 
-HALF = [*((name, False) for name in WITH_STATES), *((name, True) for name in ("low_rank", "full_rank", "k_tied"))]
-
-
-@pytest.mark.parametrize(("name", "by_rows"), HALF)
+@pytest.mark.parametrize("name", WITH_STATES)
 @pytest.mark.rows_on_torch
-def test_a_draw_is_made_in_float32_also_where_a_layer_computes_in_half_precision(name, by_rows):
+def test_a_draw_is_made_in_float32_also_where_a_layer_computes_in_half_precision(name):
     posterior = stirred(WITH_STATES[name]())
-    posterior.by_rows = by_rows
 
     def numbers():
         kl = posterior.kl_bound() if posterior.random else ops.zeros(())
@@ -296,16 +265,6 @@ def test_a_draw_is_made_in_float32_also_where_a_layer_computes_in_half_precision
         np.testing.assert_array_equal(*map(ops.convert_to_numpy, (inside[what], expected)), err_msg=what)
 
 
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace", "k_tied", "adapter"])
-def test_rows_of_one_draw_agree_in_every_batch(name):
-    posterior = stirred(RANDOM[name]())
-    posterior.by_rows = True
-    table = ops.convert_to_numpy(_dense(posterior, _key()))
-    for ids in ([4, 3, 0, 3, 1], [[2, 0, 2], [1, 1, 4]]):
-        rows = posterior.weight(posterior.draw(_key())).rows(ops.convert_to_tensor(np.array(ids)))
-        np.testing.assert_allclose(ops.convert_to_numpy(rows), table[ids], rtol=1e-5, atol=1e-6)
-
-
 # -- nothing shares noise --------------------------------------------------------------------------------------------
 
 
@@ -315,12 +274,12 @@ def test_consecutive_draws_are_independent(drawn):
         assert_uncorrelated(draws[:-lag], draws[lag:])
 
 
-OF_TWO = [n for n, make in RANDOM.items() if not isinstance(make(), Entrywise) and n != "adapter_random_a"]
+OF_TWO = [name for name in RANDOM if not name.startswith("full_rank")]
 
 
 @pytest.mark.parametrize("name", jax_first(OF_TWO, ["low_rank", "rank_one"]))
 def test_the_two_factors_of_a_draw_have_independent_noise(name):
-    _, _, (first, second) = _drawn(name, False)
+    _, _, (first, second) = _drawn(name)
     assert_uncorrelated(first, second)
 
 

@@ -160,7 +160,6 @@ def test_columns_of_nothing_are_balanced_too():
         (lambda: ColumnShrinkage(shape=0), "ColumnShrinkage needs shape > 0"),
         (lambda: ColumnShrinkage(rate=-1.0), "ColumnShrinkage needs rate > 0"),
         (lambda: FullRank(prior=ColumnShrinkage()), "needs a posterior with factors, LowRank or Adapter"),
-        (lambda: LowRank.paper(2, prior=ColumnShrinkage(), kl_rows=3), "kl_rows=None; got LowRank with kl_rows=3"),
         (lambda: Centred(ColumnShrinkage()), "Centred needs a prior of single weights"),
         (lambda: AdaptiveLowRank(prior=Normal()), r"needs a prior that shrinks whole columns.*got Normal"),
         (lambda: AdaptiveLowRank(max_rank=0), "AdaptiveLowRank needs max_rank to be an integer >= 1; got max_rank=0"),

@@ -179,12 +179,6 @@ def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
 
 
 @JAX_FIRST
-def test_the_local_estimator_is_refused_by_an_equation_that_uses_a_weight_more_than_once():
-    with pytest.raises(ValueError, match=r"every position of an example uses the kernel"):
-        layers.EinsumDense("abc,cd->abd", (None, 3), estimator="local", posterior=LowRank.paper(2))
-
-
-@JAX_FIRST
 def test_sizes_from_numpy_are_sizes():
     assert layers.Dense(np.int64(3), posterior=LowRank.paper(1)).get_config()["units"] == 3
     assert layers.LSTM(np.int64(3), posterior=LowRank.paper(1)).get_config()["units"] == 3

@@ -29,7 +29,7 @@ IDS = RNG.integers(0, 5, (11, 3)).astype("int32")
 X = RNG.normal(size=(11, 5)).astype("float32")
 
 
-def _network(posterior, estimator="shared"):
+def _network(posterior):
     """A net of tokens, with every kind of layer between: three classes."""
     return keras.Sequential(
         [
@@ -37,7 +37,7 @@ def _network(posterior, estimator="shared"):
             layers.Embedding(5, 4, posterior=posterior),
             keras.layers.Flatten(),
             keras.layers.Dropout(0.5),
-            layers.Dense(4, "tanh", posterior=posterior, bias_posterior=FullRank(), estimator=estimator),
+            layers.Dense(4, "tanh", posterior=posterior, bias_posterior=FullRank()),
             layers.Dense(3, posterior=posterior),
         ]
     )
@@ -147,12 +147,6 @@ def test_predict_leaves_the_model_s_own_randomness_alone(model):
     _predict(model)
     for ours, theirs in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(ours, ops.convert_to_numpy(theirs))
-
-
-def test_the_estimator_that_trained_the_model_does_not_matter(model, whole):
-    local = stirred_layer(_network(LowRank.paper(2), estimator="local"), IDS)
-    local.set_weights(model.get_weights())
-    np.testing.assert_allclose(_predict(local).draws, whole.draws, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("layer", "name"), [pair for pair in PAIRS if pair.values[1] in RANDOM])

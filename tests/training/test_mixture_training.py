@@ -63,9 +63,7 @@ def test_class_weights_are_sample_weights_of_every_component():
     "inside",
     [
         sb.AdaptiveLowRank(2, tolerance=0.999),
-        sb.Clipped(sb.LowRank.paper(2), limit=0.5),
         sb.Adapter(2),
-        sb.Adapter(2, random_factors="a"),
         sb.RankOne(),
     ],
     ids=repr,

@@ -8,7 +8,7 @@ from posterior_table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Anchored, FullRank, KLSchedule, LowRank, layers
-from singularbayes.posteriors import KTied, Origin
+from singularbayes.posteriors import Origin
 from singularbayes.training.pretraining import switch_noise
 
 pytestmark = pytest.mark.on_torch
@@ -22,7 +22,7 @@ def _network(posterior=None, seed=0):
     keras.utils.set_random_seed(seed)
     posterior = posterior or LowRank.paper(3)
     hidden = layers.Dense(6, "tanh", posterior=posterior, bias_posterior=FullRank(prior=posterior.prior))
-    model = keras.Sequential([keras.Input((5,)), hidden, layers.Dense(2, use_bias=False, posterior=KTied(1))])
+    model = keras.Sequential([keras.Input((5,)), hidden, layers.Dense(2, use_bias=False, posterior=FullRank())])
     model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 

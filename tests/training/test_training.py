@@ -10,7 +10,7 @@ from keras import ops
 from posterior_table import JAX_FIRST, gradient, set_factor, stirred_layer
 
 import singularbayes as sb
-from singularbayes import FullRank, LowRank, Normal, RankOne, layers
+from singularbayes import FullRank, LowRank, Normal, layers
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(7)
@@ -581,15 +581,6 @@ def test_rho_moves_rho_lr_times_as_fast_as_the_means_under_adam(rho_lr):
     # Adam's first step is the learning rate, whatever the gradient.
     np.testing.assert_allclose(np.abs(ops.convert_to_numpy(w.loc) - loc), 1e-3, rtol=1e-3)
     np.testing.assert_allclose(np.abs(ops.convert_to_numpy(w.rho) - rho), rho_lr * 1e-3, rtol=1e-3)
-
-
-@pytest.mark.parametrize(
-    "posterior", [LowRank.paper(1, prior=Normal()), FullRank(prior=Normal()), RankOne(prior=Normal())]
-)
-def test_the_local_estimator_trains_with_plain_fit(posterior):
-    model = _standing(keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=posterior, estimator="local")]))
-    history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
-    np.testing.assert_allclose(history["loss"], np.add(history["nll"], np.divide(history["kl"], 32)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("way", ["schedule", "set_kl"])

@@ -49,7 +49,7 @@ def save_adapters(model: keras.Model, path: str | Path) -> None:
     weight, optimizer and loss are not in it.
 
     Args:
-        model: a model with `Adapter` posteriors, alone or in a `Mixture` or `Clipped`.
+        model: a model with `Adapter` posteriors, alone or in a `Mixture`.
         path: of the file, such as "reviews.adapters.npz"; an existing one is replaced once the new one is complete.
 
     >>> import tempfile, keras, singularbayes as sb

@@ -36,7 +36,7 @@ _KERNELS = ("kernel", "recurrent", "embeddings", "pointwise")
 _DROPPED = {f"{kernel}_{what}" for kernel in _KERNELS for what in ("regularizer", "constraint")}
 _POINT = {"lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked_column_size"}
 _DROPPED |= _POINT
-_OURS = {"posterior", "recurrent_posterior", "bias_posterior", "estimator", "per_head"}
+_OURS = {"posterior", "recurrent_posterior", "bias_posterior", "per_head"}
 
 
 def counterpart_class(layer: keras.layers.Layer) -> type[keras.layers.Layer] | None:
@@ -190,6 +190,5 @@ def built_like(new, old):
         for scope in (old.path or "").split("/")[:-1]:
             scopes.enter_context(keras.name_scope(scope))
         new.build_from_config(shapes)
-    new._remat_mode = old._remat_mode
     hand_down(new, old.trainable)  # again, for it reaches what was built only now
     return new

@@ -8,7 +8,7 @@ from singularbayes.checks import require_integer, require_share
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models import position_of
-from singularbayes.posteriors import draw_keys, draw_sources, find_posteriors, find_sources, flat_layers, noise
+from singularbayes.posteriors import draw_keys, draw_sources, find_sources, flat_layers, noise
 from singularbayes.prediction import outputs_under, split_of
 
 
@@ -91,12 +91,9 @@ class FrozenDraws(keras.layers.Layer):
             [self._hold(f"draws_{i}_{j}", same) for j, same in enumerate(zip(*arrays, strict=True))]
             for i, arrays in enumerate(zip(*drawn, strict=True))
         ]
-        for posterior in find_posteriors(self.model):
-            posterior.by_rows = False  # all rows are made: the file needs no generator
 
     def _arrays(self, key) -> list[tuple]:
-        pairs = zip(self._sources, draw_sources(self._sources, key), strict=True)
-        return [source.whole(draw) for source, draw in pairs]
+        return draw_sources(self._sources, key)
 
     def _hold(self, name, arrays):
         values = np.stack([ops.convert_to_numpy(array) for array in arrays])

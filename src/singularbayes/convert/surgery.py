@@ -21,7 +21,6 @@ from keras.src.utils.tracking import DotNotTrackScope
 from singularbayes.convert.copies import compile_like, complete_configs, copied
 from singularbayes.convert.places import Place, in_lists_alone, is_ours, lists_its_layers, places
 from singularbayes.convert.tasks import ReadsText, has_preprocessor
-from singularbayes.posteriors import rematerialized
 
 __all__ = ["Chain", "Converted", "Place", "compile_like", "copied", "exchange", "in_lists_alone", "is_ours", "places"]
 
@@ -50,12 +49,8 @@ def exchange(model: keras.layers.Layer, new: Mapping[int, Chain]) -> keras.layer
         _mark(holder)
         if hasattr(holder, "_torch_params"):
             holder._track_variables()
-    if keras.backend.backend() == "jax":
-        for holder in holders:
-            # Keras's own layers fail under `RematScope` on JAX, which makes arrays of flags such as `training`. Those
-            # in a layer that computes itself again are computed again with it.
-            if not isinstance(holder, Converted):
-                holder._remat_mode = None
+    for holder in holders:
+        holder._remat_mode = None  # computed again for its gradient, a layer in it would draw again
     return chains[id(model)][-1] if id(model) in chains else model
 
 
@@ -147,10 +142,6 @@ class Converted:
     """
 
     original: type
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        remat = super().rematerialized_call  # type: ignore[misc]
-        return rematerialized(self, remat, layer_call, *args, **kwargs)
 
     def get_config(self):
         converted = type(self)

@@ -92,7 +92,7 @@ def bounds_report(
         "output": output,
     }
     rows = list(_pac_bayes(question, options))
-    weights, reasons = read_dense_layers(model, clipped=True)
+    weights, reasons = read_dense_layers(model)
     reasons = reasons or (() if isinstance(x, np.ndarray) else ("several inputs",))
     ranked = rank_curves.ranked_weights(model)
     rows += _planning(question, ranked, rows[0].bound)
@@ -104,13 +104,8 @@ def bounds_report(
         rows += _index(question, ranked)
     else:
         rows += [_under(row, words, repeated) for row in complexity_rows(question, weights)]
-        _, moved = read_dense_layers(model)
-        if moved:
-            why = f"about draws around the mean network: {'; '.join(moved)}"
-            rows += [Row(name, reason=why) for name in ("Small variance", "Margin")]
-        else:
-            *variance, margins = small_variance_rows(question, margin, radius, seen)
-            rows += [*variance, _under(margins, (*words, *prior_words), repeated)]
+        *variance, margins = small_variance_rows(question, margin, radius, seen)
+        rows += [*variance, _under(margins, (*words, *prior_words), repeated)]
     rows.append(Row("Truncation and learned rank", reason=_ONE_MAP if len(weights) != 1 else _NO_TARGET))
     return BoundsReport(model.name, len(y), tuple(rows), _curves(question, ranked, weights, rows))
 

@@ -16,7 +16,7 @@ from singularbayes.evaluation.certificate_conditions import (
     require_stateless,
 )
 from singularbayes.models import arranged, count_examples
-from singularbayes.posteriors import Origin, Scalars, find_random_posteriors
+from singularbayes.posteriors import Factor, Origin, find_random_posteriors
 from singularbayes.training import Seen, count_repeats, hash_examples, seen_among
 
 _CHANCE = 1e-3  # less likely coincidences are not believed
@@ -147,6 +147,6 @@ def _remembered(model: keras.Model, hashes: np.ndarray, more: Sequence[np.ndarra
         more: hashes of examples that the caller has named.
     """
     factors = [factor for q in find_random_posteriors(model) for factor in q.factors if factor.memory is not None]
-    remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Scalars.prior_memory, factors)}
+    remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Factor.prior_memory, factors)}
     known = [one for one in (*remembered.values(), *more) if len(one)]
     return max((seen_among(one, hashes) for one in known), key=lambda seen: seen.share, default=None)

@@ -58,11 +58,6 @@ class DenseWeight:
         return np.eye(mean.shape[1]), np.full((mean.shape[1],) * 2, _TINY)
 
     @property
-    def limit(self) -> float | None:
-        """The norm that no drawn factor exceeds, where draws are clipped."""
-        return self.posterior.norm_limit
-
-    @property
     def norm(self) -> float:
         """‖W̄‖₂."""
         return float(product_norm(self.a[0], self.b[0]))
@@ -73,12 +68,8 @@ class DenseWeight:
         return (arrays[0], arrays[1]) if self.low_rank else (arrays[0], np.eye(arrays[0].shape[1]))
 
 
-def read_dense_layers(model: keras.Model, clipped: bool = False) -> tuple[list[DenseWeight], tuple[str, ...]]:
-    """Returns the weights of a feed-forward network in order, or none and the reasons why it is not one.
-
-    Args:
-        clipped: take weights whose draws are clipped: they have a norm, and neither mean nor scale are those of draws.
-    """
+def read_dense_layers(model: keras.Model) -> tuple[list[DenseWeight], tuple[str, ...]]:
+    """Returns the weights of a feed-forward network in order, or none and the reasons why it is not one."""
     if type(model) is not keras.Sequential:
         return [], (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
     layers = [layer for layer in flat_layers_in_order(model) if type(layer) not in _IDLE]
@@ -87,8 +78,7 @@ def read_dense_layers(model: keras.Model, clipped: bool = False) -> tuple[list[D
     for place, layer in enumerate(layers, start=1):
         if type(layer) is Dense:
             weights.append(DenseWeight(layer.posterior))
-            limited = clipped and layer.posterior.norm_limit is not None
-            reason = None if limited else layer.posterior.why_no_norms()
+            reason = layer.posterior.why_no_norms()
             reasons += [f"layer {place} (Dense) {reason}"] if reason else []
         elif type(layer) is keras.layers.Dense:
             reasons.append(f"layer {place} (Dense) has no posterior")

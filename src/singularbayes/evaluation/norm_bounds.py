@@ -69,11 +69,8 @@ class NormClass:
     def from_weights(cls, weights: Sequence[DenseWeight], failure: float) -> "NormClass":
         limits = norm_limits(weights, failure)
         norms = [first * second for first, second in limits]  # ‖A Bᵀ‖ ≤ ‖A‖ ‖B‖
-        # Norms that were learned are rounded up to a grid; those of clipped draws were fixed beforehand.
-        strata = [bounds.stratify([norm]) for norm in norms]
-        learned = [weight.limit is None for weight in weights]
-        norms = [cell.norms[0] if one else norm for norm, cell, one in zip(norms, strata, learned, strict=True)]
-        share = math.prod(cell.share for cell, one in zip(strata, learned, strict=True) if one)
+        strata = [bounds.stratify([norm]) for norm in norms]  # norms that were learned are rounded up to a grid
+        norms, share = [cell.norms[0] for cell in strata], math.prod(cell.share for cell in strata)
         # Between a layer that acts on every time step and one behind a Flatten, all steps together are the width.
         outputs, inputs = [weight.shape[1] for weight in weights], [weight.shape[0] for weight in weights]
         widths = [inputs[0], *map(max, outputs[:-1], inputs[1:]), outputs[-1]]
@@ -85,11 +82,7 @@ class NormClass:
 
 
 def complexity_rows(question: Question, weights: list[DenseWeight]) -> Iterator[Row]:
-    """Yields the bounds for the mean over accepted draws by every variant of Ĝ, then approaches A and B.
-
-    Where all draws are clipped the paper's theorem for norms that hold almost surely applies: no draw is rejected, and
-    the approaches, which are for draws that may exceed the norms, are left out.
-    """
+    """Yields the bounds for the mean over accepted draws by every variant of Ĝ, then approaches A and B."""
     failure, draws = question.delta / 5, min(question.draws, _AVERAGED)
     inside = NormClass.from_weights(weights, failure)
     mean, each = accepted_brier(
@@ -102,32 +95,14 @@ def complexity_rows(question: Question, weights: list[DenseWeight]) -> Iterator[
         seed=question.seed,
         likelihood=question.likelihood,
     )
-    surely = all(weight.limit is not None for weight in weights)
-
-    def of_the_mean(bound: Bound) -> Bound:
-        return _almost_sure(bound, draws) if surely else bounds.good_event_risk(bound, failure)
 
     for variant in ("explicit", "sound", "pinto", "published"):
         found = _risk(question, inside, _complexity(question, inside.network, variant), mean, variant)
-        yield Row(f"Gaussian complexity, {variant}", of_the_mean(found))
+        yield Row(f"Gaussian complexity, {variant}", bounds.good_event_risk(found, failure))
     if len(weights) == 1:
         found = _exact(question, inside, mean)
-        yield Row("Gaussian complexity, exact", of_the_mean(found))
-    if not surely:
-        yield from _approaches(question, weights, each)
-
-
-def _almost_sure(bound: Bound, draws: int) -> Bound:
-    """Returns the bound of draws that are all within their norms: no draw is rejected, and no probability is added.
-
-    The class has every average of such networks, so also that of the draws whose risk on the examples is in the bound.
-    """
-    return replace(
-        bound,
-        name="Gaussian complexity, almost surely",
-        quantity=f"risk of the mean predictor of the {draws} clipped draws",
-        assumptions=(*bound.assumptions, "limits of the clipped draws fixed without these examples"),
-    )
+        yield Row("Gaussian complexity, exact", bounds.good_event_risk(found, failure))
+    yield from _approaches(question, weights, each)
 
 
 def _exact(question: Question, inside: NormClass, risk: float) -> Bound:

@@ -66,16 +66,11 @@ def small_variance_of_model(
 
 
 def norm_limits(weights: Sequence[DenseWeight], failure: float) -> list[tuple[float, float]]:
-    """Returns C_A and C_B of every layer; all factors are within with probability 1 − failure.
-
-    Clipped factors are within their limit surely, and need no part of it.
-    """
+    """Returns C_A and C_B of every layer; all factors are within with probability 1 − failure."""
     require_share("norm_limits", failure=failure)
-    each = failure / max(1, sum(2 if weight.low_rank else 1 for weight in weights if weight.limit is None))
+    each = failure / max(1, sum(2 if weight.low_rank else 1 for weight in weights))
 
     def limits(weight: DenseWeight) -> tuple[float, float]:
-        if weight.limit is not None:
-            return weight.limit, weight.limit if weight.low_rank else 1.0
         return gaussian_norm(*weight.a, each).value, gaussian_norm(*weight.b, each).value if weight.low_rank else 1.0
 
     return [limits(weight) for weight in weights]

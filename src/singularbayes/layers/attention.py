@@ -5,10 +5,8 @@ from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 
 from singularbayes import posteriors
-from singularbayes.layers.base import FreezesWhole, Rematerialized, Summarized, refuse, require_posterior
+from singularbayes.layers.base import FreezesWhole, NotRematerialized, Summarized, refuse, require_posterior
 from singularbayes.layers.einsum_dense import EinsumDense
-from singularbayes.layers.latent import Projection, latent_attention
-from singularbayes.posteriors import LowRankMatrix
 
 
 def dealt_mask(blocks, mask):
@@ -33,7 +31,7 @@ class _PerHead(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class MultiHeadAttention(Summarized, FreezesWhole, Rematerialized, keras.layers.MultiHeadAttention):
+class MultiHeadAttention(Summarized, FreezesWhole, NotRematerialized, keras.layers.MultiHeadAttention):
     """`keras.layers.MultiHeadAttention` with posteriors over its query, key, value and output projections.
 
     Same arguments, masks and outputs as Keras's layer; each projection gets its own copy of the posterior, over the
@@ -76,15 +74,9 @@ class MultiHeadAttention(Summarized, FreezesWhole, Rematerialized, keras.layers.
         posterior=None,
         bias_posterior=None,
         per_head=False,
-        estimator="shared",
         **kwargs,
     ):
         refuse("MultiHeadAttention", kernel_regularizer=kernel_regularizer, kernel_constraint=kernel_constraint)
-        if estimator != "shared":
-            raise ValueError(
-                'MultiHeadAttention needs estimator="shared": every position of a sequence uses the projections. Got '
-                f"estimator={estimator!r}."
-            )
         super().__init__(
             num_heads,
             key_dim,
@@ -189,55 +181,8 @@ class MultiHeadAttention(Summarized, FreezesWhole, Rematerialized, keras.layers.
             return outputs
 
     def _attend(self, query, value, key, masks, options, return_attention_scores, training):
-        projections = self._factored(query, training)
-        if projections is None:
-            flags = {"return_attention_scores": return_attention_scores, "training": training}
-            return super().call(query, value, key, **masks, **options, **flags)
-        inputs = (query, value if key is None else key, value)
-        # Keras's own: the mask of the query is the output's, and is taken from the tensor.
-        masks["query_mask"] = get_keras_mask(query)
-        for x in inputs:
-            set_keras_mask(x, None)
-        mask = self._compute_attention_mask(query, value, **masks, **options)
-        outputs, weights = latent_attention(inputs, projections, mask, self._inverse_sqrt_key_dim)
-        if masks["query_mask"] is not None:
-            set_keras_mask(outputs, masks["query_mask"])
-        return (outputs, weights) if return_attention_scores else outputs
-
-    def _factored(self, query, training) -> list[Projection] | None:
-        """Returns the drawn projections where attention on their factors gives the same and is cheaper, else None."""
-        if not self._may_be_latent(query, training):
-            return None
-        layers = (self._query_dense, self._key_dense, self._value_dense, self._output_dense)
-        draws = [layer._kernel(training) for layer in layers]
-        if not all(isinstance(draw, LowRankMatrix) and draw.b.shape[1] <= self._key_dim for draw in draws):
-            return None
-
-        def biased(layer):
-            return ops.cast(layer._drawn_bias(training)[0], query.dtype) if self._use_bias else None
-
-        def by_head(w):
-            return ops.reshape(w, (self._num_heads, -1, w.shape[-1]))
-
-        factors = [(ops.cast(draw.a, query.dtype), ops.cast(draw.b, query.dtype)) for draw in draws]
-        (q, k, v), (a, b) = factors[:3], factors[3]
-        biased(self._key_dense)  # no score depends on it, but its KL counts in a pass that draws it
-        return [
-            Projection(q[0], by_head(q[1]), biased(self._query_dense)),
-            Projection(k[0], by_head(k[1]), None),
-            Projection(v[0], by_head(v[1]), biased(self._value_dense)),
-            Projection(by_head(a), b, biased(self._output_dense)),
-        ]
-
-    def _may_be_latent(self, query, training) -> bool:
-        return (
-            keras.backend.backend() == "jax"  # the kernels of torch make no scores; TensorFlow would miss gradients
-            and len(query.shape) == 3
-            and len(self._output_dense.column_sizes) == 1
-            and self._key_dim == self._value_dim
-            and not (self.per_head or self._use_gate or self._flash_attention or self._activity_regularizer)
-            and not (self._dropout and training)  # weights that do not sum to 1 need the biases of the values
-        )
+        flags = {"return_attention_scores": return_attention_scores, "training": training}
+        return super().call(query, value, key, **masks, **options, **flags)
 
     def get_config(self):
         config = super().get_config()

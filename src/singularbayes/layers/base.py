@@ -1,7 +1,6 @@
 """What the layers share: a kernel with a posterior, a bias with or without one, and refused arguments."""
 
 import math
-import weakref
 from numbers import Integral
 from typing import Any
 
@@ -9,10 +8,9 @@ import keras
 from keras import activations, constraints, initializers, ops, regularizers
 
 from singularbayes import posteriors
-from singularbayes.checks import require_choice, require_integer
+from singularbayes.checks import require_integer
 from singularbayes.posteriors import scope
 
-ESTIMATORS = ("shared", "local")
 _REFUSED = {
     "regularizer": "the KL to the prior is the regularizer; choose the posterior's prior instead",
     "constraint": "a constraint on one draw does not constrain the posterior",
@@ -109,55 +107,44 @@ class WithoutArrays(keras.layers.Layer):
         return scope.keras_getattr(self, name)
 
 
-class Rematerialized(keras.layers.Layer):
-    """A layer with posteriors, perhaps in layers of its own, under `keras.RematScope`."""
+class NotRematerialized(keras.layers.Layer):
+    """A layer with posteriors, perhaps in layers of its own: computed again for a gradient it would draw again."""
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        return posteriors.rematerialized(self, super().rematerialized_call, layer_call, *args, **kwargs)
+        raise ValueError(
+            f"{type(self).__name__} layer {self.name!r} draws weights and cannot be made inside keras.RematScope: "
+            "computed again for its gradient it would draw other weights. Make it outside of the scope."
+        )
 
 
-class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
+class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, NotRematerialized):
     """A layer whose weight is drawn from a posterior.
 
     Args:
         posterior: how the weight is distributed: a posterior such as `LowRank(16)`, a rank for `LowRank`, or a name,
             for example "low_rank" or "mixture".
-        estimator: "shared" draws the weights once for the batch (the paper's). "local" draws the outputs of every
-            example in training: less gradient noise, exact for the Gaussian family and one use of the weight per
-            example.
 
     >>> import singularbayes as sb
     >>> isinstance(sb.layers.Dense(8, posterior=sb.LowRank(2)), BayesianLayer)
     True
     """
 
-    many_uses: str | None = None  # why an example uses the weight more than once, where it always does
-
-    def __init__(self, *, posterior, estimator="shared", refused=None, **kwargs):
+    def __init__(self, *, posterior, refused=None, **kwargs):
         super().__init__(**kwargs)
         require_posterior(type(self).__name__, posterior)
         refuse(type(self).__name__, **(refused or {}))
-        require_choice(type(self).__name__, ESTIMATORS, estimator=estimator)
-        if estimator == "local" and self.many_uses:
-            raise ValueError(
-                f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".'
-            )
-        self.estimator = estimator
         # Set before they are layers: of a class, torch would find None and not the layer.
         self.posterior: Any = None
         self.bias_posterior: Any = None
         self.reverse_posterior: Any = None  # of the table from vectors back to tokens, see `ReversibleEmbedding`
         self.posterior = self._posterior(posterior)
-        self._last_pass = lambda: None
 
     def _posterior(self, identifier, name="posterior"):
-        """Returns a posterior of this layer's own that its estimator can use."""
+        """Returns a posterior of this layer's own."""
         # Names differ within a layer: Keras on torch keeps parameters by their path.
         posterior = posteriors.get_posterior(identifier, name)
         if self.posterior is not None:
             posterior = self.posterior.like(posterior)
-        if self.estimator == "local":
-            posterior.require_local(type(self).__name__)
         return posterior
 
     def _build_posterior(self, posterior, shape, initializer) -> None:
@@ -173,10 +160,8 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
                 f"{self.path or self.name}."
             )
 
-    def _kernel(self, training, local_inputs=None):
-        """Returns the kernel to use now. `local_inputs` are given where local reparameterisation can be exact."""
-        if self.estimator == "local" and training:
-            self._require_one_use(local_inputs)
+    def _kernel(self, training):
+        """Returns the kernel to use now."""
         return self._draw(self.posterior, training)
 
     def _draw(self, posterior, training):
@@ -185,23 +170,8 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
             if own is not None and own.random:
                 own.note_pass(training)
         if scope.fixed_draw(posterior) is not None:  # one pass may use several fixed draws, one after another
-            return posterior.sample(training, self.estimator)
-        return scope.once_per_pass(posterior, lambda: posterior.sample(training, self.estimator))
-
-    def _require_one_use(self, inputs) -> None:
-        where = f"{type(self).__name__} layer {self.name!r}"
-        if len(inputs.shape) != 2:
-            raise ValueError(
-                f'estimator="local" needs inputs of shape (batch, features), where an example uses the weight once; '
-                f'got shape {tuple(inputs.shape)} in {where}. Use estimator="shared".'
-            )
-        current = scope.forward_pass()
-        if current is not None and self._last_pass() is current:
-            raise ValueError(
-                f'estimator="local" needs a layer that is called once per forward pass; {where} was called again. Use '
-                'estimator="shared".'
-            )
-        self._last_pass = weakref.ref(current) if current is not None else self._last_pass
+            return posterior.sample(training)
+        return scope.once_per_pass(posterior, lambda: posterior.sample(training))
 
     def activation_size(self, length: int) -> int:
         """Returns the numbers per example in the largest array inside a call, beside the outputs; 0 if they are larger.
@@ -215,7 +185,6 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
         return {
             **super().get_config(),
             "posterior": posteriors.serialize(self.posterior),
-            "estimator": self.estimator,
         }
 
 
@@ -223,7 +192,7 @@ class KernelLayer(BayesianLayer):
     """A layer with a kernel, a bias and an activation, and Keras's arguments for them.
 
     Args:
-        posterior, estimator: see `BayesianLayer`.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
         kernel_initializer: where the mean of the kernel starts; None is He for rectified activations and Glorot else.
     """
@@ -288,13 +257,13 @@ class KernelLayer(BayesianLayer):
         """Returns the bias of this pass, (examples, *bias shape); one for all where it is the same."""
         if self.bias is not None:
             return self.posterior.pick(ops.cast(self.bias, self.compute_dtype), training, examples)
-        # The bias is a kernel of one row applied to ones: one example's for all, or, if local, each example's own.
+        # The bias is a kernel of one row applied to ones.
         ones = ops.ones((examples, 1), dtype=self.compute_dtype)
         return ops.reshape(self._draw(self.bias_posterior, training).apply(ones), (-1, *self._bias_shape))
 
     def _bias_examples(self, outputs):
         """Returns how many examples have a bias of their own, at most; 1 where all have the same."""
-        return ops.shape(outputs)[0] if self.estimator == "local" or self.posterior.components > 1 else 1
+        return ops.shape(outputs)[0] if self.posterior.components > 1 else 1
 
     def _add_bias(self, outputs, training):
         """Returns outputs + bias, broadcast over the leading axes, or the outputs where there is no bias."""

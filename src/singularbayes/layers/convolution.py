@@ -22,7 +22,6 @@ class Convolution(KernelLayer):
 
     keras_class: type[keras.layers.Layer]
     dimensions: int
-    many_uses = "every position of the input uses the kernel"
     filters: int
     kernel_size: tuple[int, ...]
     strides: tuple[int, ...]
@@ -105,7 +104,6 @@ class _Forward(Convolution):
         *,
         posterior=None,
         bias_posterior=None,
-        estimator="shared",
         **kwargs,
     ):
         super().__init__(
@@ -120,7 +118,6 @@ class _Forward(Convolution):
             },
             posterior=posterior,
             bias_posterior=bias_posterior,
-            estimator=estimator,
             activation=activation,
             use_bias=use_bias,
             kernel_initializer=kernel_initializer,
@@ -161,7 +158,7 @@ class Conv1D(_Forward):
     """`keras.layers.Conv1D` with a posterior over its kernel as a (size · channels) × filters matrix.
 
     Args:
-        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
@@ -179,7 +176,7 @@ class Conv2D(_Forward):
     """`keras.layers.Conv2D` with a posterior over its kernel as a (height · width · channels) × filters matrix.
 
     Args:
-        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
@@ -197,7 +194,7 @@ class Conv3D(_Forward):
     """`keras.layers.Conv3D` with a posterior over its kernel as a (depth · height · width · channels) × filters matrix.
 
     Args:
-        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
@@ -218,7 +215,7 @@ class Conv2DTranspose(Convolution):
     output, and a 1 × 1 convolution mixes them.
 
     Args:
-        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
@@ -252,7 +249,6 @@ class Conv2DTranspose(Convolution):
         *,
         posterior=None,
         bias_posterior=None,
-        estimator="shared",
         **kwargs,
     ):
         super().__init__(
@@ -267,7 +263,6 @@ class Conv2DTranspose(Convolution):
             },
             posterior=posterior,
             bias_posterior=bias_posterior,
-            estimator=estimator,
             activation=activation,
             use_bias=use_bias,
             kernel_initializer=kernel_initializer,

@@ -13,7 +13,7 @@ class Dense(KernelLayer):
     activations, Glorot else); `kernel_regularizer`, `kernel_constraint`, LoRA and quantisation are refused.
 
     Args:
-        posterior, estimator: see `BayesianLayer`.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
@@ -41,13 +41,11 @@ class Dense(KernelLayer):
         *,
         posterior=None,
         bias_posterior=None,
-        estimator="shared",
         **kwargs,
     ):
         super().__init__(
             posterior=posterior,
             bias_posterior=bias_posterior,
-            estimator=estimator,
             activation=activation,
             use_bias=use_bias,
             kernel_initializer=kernel_initializer,
@@ -70,7 +68,7 @@ class Dense(KernelLayer):
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_shape[-1]})
 
     def call(self, inputs, training=None):
-        outputs = self._kernel(training, inputs).apply(inputs)
+        outputs = self._kernel(training).apply(inputs)
         return self.activation(self._add_bias(outputs, training))
 
     def compute_output_shape(self, input_shape):

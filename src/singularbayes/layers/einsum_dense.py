@@ -20,7 +20,7 @@ class EinsumDense(KernelLayer):
     each of its positions, and is refused.
 
     Args:
-        posterior, estimator: see `BayesianLayer`.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
@@ -49,13 +49,11 @@ class EinsumDense(KernelLayer):
         *,
         posterior=None,
         bias_posterior=None,
-        estimator="shared",
         **kwargs,
     ):
         super().__init__(
             posterior=posterior,
             bias_posterior=bias_posterior,
-            estimator=estimator,
             activation=activation,
             use_bias=bias_axes is not None,
             kernel_initializer=kernel_initializer,
@@ -86,12 +84,6 @@ class EinsumDense(KernelLayer):
             raise ValueError(
                 f"EinsumDense needs every letter once in the input, the kernel and the output; got "
                 f"equation={self.equation!r}."
-            )
-        kept = self.equation.count("...") // 2 + len(set(x) & set(y))
-        if self.estimator == "local" and kept > 1:
-            raise ValueError(
-                f'EinsumDense needs estimator="shared" for equation={self.equation!r}: every position of an example '
-                'uses the kernel. Got estimator="local".'
             )
         shared = set(w) & set(x) & set(y)
         if shared:
@@ -140,7 +132,7 @@ class EinsumDense(KernelLayer):
         inputs = _transposed(inputs, [x.index(letter) for letter in kept + self.row_letters])
         lead = list(ops.shape(inputs))[: len(kept)]
         inputs = ops.reshape(inputs, (*lead, -1)) if len(self.row_letters) != 1 else inputs
-        outputs = self._kernel(training, inputs).apply(inputs)
+        outputs = self._kernel(training).apply(inputs)
         outputs = ops.reshape(outputs, (*lead, *self.column_sizes)) if len(self.column_sizes) != 1 else outputs
         order = kept + self.column_letters
         outputs = _transposed(outputs, [order.index(letter) for letter in y])

@@ -11,15 +11,12 @@ from singularbayes.layers.base import BayesianLayer, integers
 class Embedding(BayesianLayer):
     """`keras.layers.Embedding` with a posterior over its table.
 
-    A forward pass draws only the rows that the batch needs; the noise of a row belongs to the row, so a token has one
-    vector throughout a draw. The KL covers all rows; for a large vocabulary `LowRank(16, kl_rows=4096)` estimates it
-    from random rows without bias.
-
+    A token has one vector throughout a draw. The KL covers all rows.
     An id outside 0 … input_dim − 1 is an error where values can be seen (eager calls, `predict`); inside a compiled
     function its vector is NaN.
 
     Args:
-        posterior: see `BayesianLayer`; `estimator="local"` is refused, a sequence uses the table more than once.
+        posterior: see `BayesianLayer`.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -29,7 +26,6 @@ class Embedding(BayesianLayer):
     """
 
     arrays: tuple[str, ...] = ("embeddings",)
-    many_uses = "a sequence uses the table more than once"
 
     def __init__(
         self,
@@ -45,12 +41,10 @@ class Embedding(BayesianLayer):
         quantization_config=None,
         *,
         posterior=None,
-        estimator="shared",
         **kwargs,
     ):
         super().__init__(
             posterior=posterior,
-            estimator=estimator,
             refused={
                 "embeddings_regularizer": embeddings_regularizer,
                 "embeddings_constraint": embeddings_constraint,
@@ -65,7 +59,6 @@ class Embedding(BayesianLayer):
         self.mask_zero = mask_zero
         self.supports_masking = mask_zero
         self.autocast = False
-        self.posterior.by_rows = True
         if weights is not None:
             table = np.asarray(weights[0] if isinstance(weights, list) and len(weights) == 1 else weights)
             if table.shape != (input_dim, output_dim):

@@ -55,7 +55,6 @@ class GRU(Recurrent):
         posterior=None,
         recurrent_posterior=None,
         bias_posterior=None,
-        estimator="shared",
         implementation=2,
         **kwargs,
     ):
@@ -64,7 +63,6 @@ class GRU(Recurrent):
             posterior=posterior,
             recurrent_posterior=recurrent_posterior,
             bias_posterior=bias_posterior,
-            estimator=estimator,
             activation=activation,
             recurrent_activation=recurrent_activation,
             use_bias=use_bias,

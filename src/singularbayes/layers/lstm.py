@@ -64,7 +64,6 @@ class LSTM(Recurrent):
         posterior=None,
         recurrent_posterior=None,
         bias_posterior=None,
-        estimator="shared",
         implementation=2,
         **kwargs,
     ):
@@ -73,7 +72,6 @@ class LSTM(Recurrent):
             posterior=posterior,
             recurrent_posterior=recurrent_posterior,
             bias_posterior=bias_posterior,
-            estimator=estimator,
             activation=activation,
             recurrent_activation=recurrent_activation,
             use_bias=use_bias,

@@ -69,7 +69,6 @@ class Recurrent(KernelLayer, keras.layers.RNN):
     gates: int
     num_states: int
     arrays = _States.arrays
-    many_uses = "every step of a sequence uses the kernels"
 
     def __init__(
         self,

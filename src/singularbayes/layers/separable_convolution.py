@@ -41,7 +41,6 @@ class _Separable(Convolution):
         *,
         posterior=None,
         bias_posterior=None,
-        estimator="shared",
         **kwargs,
     ):
         super().__init__(
@@ -56,7 +55,6 @@ class _Separable(Convolution):
             },
             posterior=posterior,
             bias_posterior=bias_posterior,
-            estimator=estimator,
             activation=activation,
             use_bias=use_bias,
             kernel_initializer=pointwise_initializer,
@@ -124,7 +122,7 @@ class SeparableConv1D(_Separable):
     """`keras.layers.SeparableConv1D` with a posterior over its pointwise kernel; the depthwise kernel has none.
 
     Args:
-        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
@@ -142,7 +140,7 @@ class SeparableConv2D(_Separable):
     """`keras.layers.SeparableConv2D` with a posterior over its pointwise kernel; the depthwise kernel has none.
 
     Args:
-        posterior: see `BayesianLayer`; `estimator="local"` is refused.
+        posterior: see `BayesianLayer`.
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np

@@ -5,7 +5,7 @@ from keras import activations, initializers, ops
 
 from singularbayes import posteriors
 from singularbayes.layers.attention import MultiHeadAttention, dealt_mask
-from singularbayes.layers.base import FreezesWhole, Rematerialized, Summarized, integers, require_posterior
+from singularbayes.layers.base import FreezesWhole, NotRematerialized, Summarized, integers, require_posterior
 from singularbayes.layers.dense import Dense
 
 
@@ -40,7 +40,7 @@ class _Norm(keras.layers.LayerNormalization):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class TransformerEncoder(Summarized, FreezesWhole, Rematerialized):
+class TransformerEncoder(Summarized, FreezesWhole, NotRematerialized):
     """Self-attention and a feed-forward network, each behind a normalisation (pre-norm) and with a residual connection.
 
     h = x + Attention(LayerNorm(x)), y = h + Dense(Dense(LayerNorm(h))). The six matrices have posteriors, the

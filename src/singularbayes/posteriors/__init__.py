@@ -6,20 +6,17 @@ from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
-from singularbayes.posteriors.clipped import Clipped, spectral_norm
 from singularbayes.posteriors.deterministic import Deterministic
-from singularbayes.posteriors.factor import RHO_SHIFT, Scalars, standardised
+from singularbayes.posteriors.factor import RHO_SHIFT, Factor, standardised
 from singularbayes.posteriors.families import inverse_softplus
 from singularbayes.posteriors.full_rank import FullRank
-from singularbayes.posteriors.joint_draws import draw_jointly
-from singularbayes.posteriors.k_tied import KTied
 from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.mixture import Mixture
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.prior_memory import Origin
 from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Prior, ScaleMixture, ScalePrior
-from singularbayes.posteriors.random_posterior import KLGuard, RandomPosterior, SharedState, training_begins
+from singularbayes.posteriors.random_posterior import KLGuard, RandomPosterior, training_begins
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.registry import DEFAULT_RANK, get_posterior, recipe
 from singularbayes.posteriors.scope import Source
@@ -32,7 +29,6 @@ from singularbayes.posteriors.traversal import (
     find_random_posteriors,
     find_sources,
     flat_layers,
-    rematerialized,
 )
 from singularbayes.posteriors.variational import Variational
 
@@ -43,12 +39,11 @@ __all__ = [
     "AdaptiveLowRank",
     "Anchored",
     "Centred",
-    "Clipped",
     "ColumnShrinkage",
     "Deterministic",
+    "Factor",
     "FullRank",
     "KLGuard",
-    "KTied",
     "Laplace",
     "LowRank",
     "LowRankMatrix",
@@ -59,15 +54,12 @@ __all__ = [
     "Prior",
     "RandomPosterior",
     "RankOne",
-    "Scalars",
     "ScaleMixture",
     "ScalePrior",
-    "SharedState",
     "Source",
     "Variational",
     "are_blocks",
     "assignment_of_pass",
-    "draw_jointly",
     "draw_keys",
     "draw_sources",
     "entry_correlation",
@@ -83,10 +75,8 @@ __all__ = [
     "number_of_pass",
     "quantize_columns",
     "recipe",
-    "rematerialized",
     "scope",
     "serialize",
-    "spectral_norm",
     "standardised",
     "step_watch",
     "training_begins",

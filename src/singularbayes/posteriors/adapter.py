@@ -10,9 +10,7 @@ from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, QuantizedMatrix, SumMatrix
 from singularbayes.posteriors.priors import Anchored
 from singularbayes.posteriors.product import Product, checked_rank
-from singularbayes.posteriors.variational import Variational
 
-RANDOM_FACTORS = ("both", "a")
 BASE_DTYPES = ("float32", "bfloat16", "float16", "int8")
 _PRIOR = Anchored(3.0, anchor="random", relative=True)
 
@@ -51,14 +49,9 @@ class Adapter(Product):
     that starts at 0. With 3 it starts at 0.65 nats per scalar, whatever the layer, all of them for scales: the means
     are where the prior has them.
 
-    With `random_factors="a"` only A, which reads the inputs, is random, and B is a plain weight that starts at 0: the
-    form of BLoB (Wang et al. 2024), with rank · (2 rows + columns) parameters. W then starts without noise, the KL is
-    that of A alone, and `certify` refuses it: B was trained, and no KL counts it.
-
     Args:
         rank: an integer above 0, lowered to min(rows, columns) where a matrix is smaller.
         prior: see `Variational`.
-        random_factors: "both" or "a".
         base_dtype: the type of W₀; int8 has a scale for every column. A and B are float32 always. Conversion chooses
             the type that the pretrained matrix has.
         **kwargs: arguments of every posterior, see `Variational`.
@@ -73,11 +66,10 @@ class Adapter(Product):
 
     adapts = True
 
-    def __init__(self, rank, prior=_PRIOR, random_factors="both", base_dtype="float32", **kwargs):
+    def __init__(self, rank, prior=_PRIOR, base_dtype="float32", **kwargs):
         super().__init__(prior=prior, **kwargs)
-        require_choice("Adapter", RANDOM_FACTORS, random_factors=random_factors)
         require_choice("Adapter", BASE_DTYPES, base_dtype=base_dtype)
-        self.rank, self.random_factors, self.base_dtype = checked_rank("Adapter", rank), random_factors, base_dtype
+        self.rank, self.base_dtype = checked_rank("Adapter", rank), base_dtype
 
     def num_columns(self, shape):
         return min(self.rank, *shape)
@@ -91,13 +83,6 @@ class Adapter(Product):
         initial = initializers.Given(start.initializer(self.damping * start.std) if start else self._initializer)
         self._build_w0((rows, columns), initial)
         mean_a = noise.initializer(self.damping * s)
-
-        if self.random_factors == "a":
-            self._build_ab((rows,), rank, lambda _, dtype=None: mean_a((rows, rank), dtype), self.eta * s)
-            self.b = self.add_weight(
-                name="b", shape=(columns, rank), initializer="zeros", dtype="float32", autocast=False
-            )
-            return
 
         def loc(_, dtype=None):
             return ops.concatenate([mean_a((rows, rank), dtype), ops.zeros((columns, rank), dtype)])
@@ -138,23 +123,11 @@ class Adapter(Product):
     def mean(self):
         return self._added_to_w0(super().mean())
 
-    def local(self, key):
-        return self._added_to_w0(super().local(key))
-
     def center(self, matrix):
         self._set_w0(matrix)
-        if self.b is not None:
-            self.b.assign(np.zeros(self.b.shape))
-            return
         loc = np.array(ops.convert_to_numpy(self.ab.loc))
         loc[self.rows :] = 0
         self.ab.set_loc(loc)
-
-    def _balance_means(self):
-        if self.b is None:
-            super()._balance_means()
-        else:  # a smaller A with a larger B would have more noise
-            Variational._balance_means(self)
 
     def residual(self, matrix):
         return 0.0
@@ -170,5 +143,5 @@ class Adapter(Product):
         return self.rank
 
     def get_config(self):
-        own = {name: getattr(self, name) for name in ("rank", "random_factors", "base_dtype")}
+        own = {name: getattr(self, name) for name in ("rank", "base_dtype")}
         return {**super().get_config(), **own}

@@ -32,15 +32,12 @@ class Posterior(SingleComponent, WithoutFactors):
     """
 
     frozen = False  # whether training leaves all of it as it is
-    joint_factor: Any = None  # the factor that W is drawn from, where it may be drawn jointly with those of others
-    joint_draws: Any = None  # the group it is drawn with, see `JointDraws`
     adapts = False  # whether it is made to stay around a pretrained matrix: conversion then always starts there
 
     def __init__(self, initializer=None, **kwargs):
         super().__init__(**kwargs)
         self.initializer = keras.initializers.get(initializer)
         self.default_initializer = None  # set by the layer; the posterior's own goes first
-        self.by_rows = False  # set by layers that only need rows: then only those rows are drawn
 
     @property
     def _initializer(self):
@@ -50,25 +47,16 @@ class Posterior(SingleComponent, WithoutFactors):
         """Returns what the mean of a kernel starts with where neither the layer nor the posterior was given one."""
         return initializers.default_kernel_initializer(activation)
 
-    def require_local(self, where: str) -> None:
-        """Raises unless `local` draws outputs with the distribution of x W; `where` is the layer."""
-
     # -- draws ---------------------------------------------------------------------------------------------------------
 
-    def sample(self, training=False, estimator="shared"):
+    def sample(self, training=False):
         """Returns the weight that a forward pass uses now: in training a fresh draw, else the mean; see `scope`."""
         draw = scope.fixed_draw(self)
         if draw is not None:
             return self.weight(draw)
         if not training and not scope.draws_now(self):
             return watched_mean(self.mean(), self.path) if self.random and self.trainable else self.mean()
-        if training and estimator == "local":
-            return self.local(self.next_key(training))
-        return self.weight(self.next_draw(training))
-
-    def next_draw(self, training: bool) -> tuple:
-        """Returns the arrays of the next draw of W."""
-        return self.draw(self.next_key(training))
+        return self.weight(self.draw(self.next_key(training)))
 
     @abstractmethod
     def next_key(self, training: bool):
@@ -84,11 +72,7 @@ class Posterior(SingleComponent, WithoutFactors):
 
     def drawn_matrices(self, draw: tuple) -> tuple:
         """Returns the matrices in the arrays of a draw, where `draws_matrices`: A and B, or W."""
-        return self.whole(draw)
-
-    @abstractmethod
-    def local(self, key):
-        """Returns the matrix whose `apply` draws outputs per example instead of weights."""
+        return draw
 
     # -- mean and moments ----------------------------------------------------------------------------------------------
 

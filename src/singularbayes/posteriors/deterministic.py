@@ -52,9 +52,6 @@ class Deterministic(Posterior):
     def weight(self, draw):
         return self.mean()
 
-    def local(self, key):
-        return self.mean()
-
     def mean(self):
         return DenseMatrix(ops.convert_to_tensor(self.w))
 

@@ -1,15 +1,14 @@
 """One array of independent variational weights."""
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import families, fused, initializers, noise, priors
+from singularbayes.posteriors import families, initializers, noise, priors
 from singularbayes.posteriors.families import inverse_softplus, softplus
 from singularbayes.posteriors.noise import one_program
 from singularbayes.posteriors.prior_memory import WORDS, Origin, PriorMemory, checksum
@@ -18,18 +17,29 @@ RHO_SHIFT = 30.0  # by which ρ is lower while noise is off: scales are 1e-13 of
 _OFF = -20.0  # the mean ρ below which noise is off; scales of 2e-9 are nobody's choice
 
 
+class Rates(NamedTuple):
+    """Learning rates of means and of ρ as multiples of the optimizer's.
+
+    Adam's step does not depend on the gradient's scale, so storing loc / rates.loc trains loc at that rate.
+    """
+
+    loc: float = 1.0
+    rho: float = 1.0
+
+
+@one_program(1)
+def loc_and_scale(values, rates: Rates):
+    """Returns loc and scale from stacked values of any shape (2, …)."""
+    # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
+    v, u = ops.split(values, 2, axis=0)
+    return rates.loc * ops.squeeze(v, 0), softplus(rates.rho * ops.squeeze(u, 0))
+
+
 def halves(x, at: int, axis: int = 0):
     """Returns the entries before `at` along an axis, and the others."""
     if keras.backend.backend() == "torch":
         return x.tensor_split([at], dim=axis)  # Keras's split needs data, which torch has not while shapes are sought
     return ops.split(x, [at], axis=axis)
-
-
-def _reshaped(x, shape: tuple[int, ...]):
-    """Returns an array in another shape; on torch without what Keras does around it."""
-    if keras.backend.backend() == "torch":
-        return ops.convert_to_tensor(x).reshape(shape)
-    return ops.reshape(x, shape)
 
 
 def standardised(loc, scale, reference):
@@ -40,31 +50,36 @@ def standardised(loc, scale, reference):
     return (loc - centre) / width, scale / width
 
 
-class Scalars(ABC):
-    """Independent scalars w ~ family(loc, scale) of one array, however loc and scale are stored.
+class Factor:
+    """Independent scalars w ~ family(loc, scale) of one array, with scale = softplus(ρ).
 
-    The KL is a regularizer of the one variable `values`: Keras adds it to the loss once, however often the layer is
-    called. It is 0 unless the pass trains, so that the loss of validation data is the compiled one.
+    The variable `values` stacks v and u, with loc = rates.loc · v and ρ = rates.rho · u. The KL is its regularizer:
+    Keras adds it to the loss once, however often the layer is called. It is 0 unless the pass trains, so that the loss
+    of validation data is the compiled one.
 
     Args:
         layer: the Keras layer that owns the variable.
-        initializer: gives the variable's start from its shape and type.
-        stored: shape of the variable.
+        loc: initializer of the means; scale: where the scales start (a number, or an initializer of ρ).
         weigh: gives the KL's part of the loss from the KL.
-        kl_rows: estimate the KL from this many random rows; None takes all rows.
     """
 
-    def __init__(self, layer, name, shape, *, stored, initializer, family, prior, rates, weigh, kl_rows=None):
-        self.shape, self.rates, self.kl_rows = tuple(shape), rates, kl_rows
+    def __init__(self, layer, name, shape, *, loc, scale, family, prior, rates, weigh):
+        self.shape, self.rates = tuple(shape), rates
         self.family, self.prior = families.get_family(family), priors.get_prior(prior)
         self.size = math.prod(self.shape)
         self.penalty: Any = None  # of the means, added to the loss beside the KL
-        self.kl_of_draw: Any = None  # the KLs of a joint draw and the number of this one, until the loss has it
         self.live: Any = None  # 1 for the columns that are used and 0 for the others; None: all are
         self._next_key = lambda: noise.next_key(layer.seed_generator)
+
+        def initializer(_, dtype=None):
+            start = loc(self.shape, dtype)
+            if callable(scale):
+                return ops.stack([start / rates.loc, scale(self.shape, dtype) / rates.rho])
+            return _above_constant(start, inverse_softplus(scale), rates)
+
         self.values = layer.add_weight(
             name=name,
-            shape=stored,
+            shape=(2, *self.shape),
             initializer=initializers.Given(initializer),
             regularizer=lambda _: self._regularizer(weigh) if layer.trains else ops.zeros(()),
             dtype="float32",
@@ -74,20 +89,8 @@ class Scalars(ABC):
         self.memory: Any = None if self.reference is None else self._add_memory(layer, name)
 
     def _regularizer(self, weigh):
-        kl = weigh(self._kl_of_step())
+        kl = weigh(self.kl())
         return kl if self.penalty is None else kl + self.penalty(self.loc)
-
-    def _kl_of_step(self):
-        """Returns the KL with the noise of the draw that this step has made, where that was a joint one."""
-        kls, self.kl_of_draw = self.kl_of_draw, None
-        found = kls[0].get(kls[1], self.values.value) if kls is not None else None
-        return self.kl() if found is None else found
-
-    @property
-    def has_joint_kl(self) -> bool:
-        """Whether draw and KL are formulas that `fused.gaussian_arrays` has."""
-        plain = self.reference is None and self.live is None and (self.kl_rows or self.shape[0]) >= self.shape[0]
-        return plain and self.family.name == "gaussian" and fused.has_kl_formula(self.prior)
 
     def _add_reference(self, layer, name):
         """Returns centres and widths of a prior that has them, stacked: initial means, and 1 or initial scales."""
@@ -127,40 +130,46 @@ class Scalars(ABC):
     def _checksums(self):
         return ops.stack([checksum(self.reference.value), checksum(self.values.value)])
 
-    @abstractmethod
+    # -- means and scales ----------------------------------------------------------------------------------------------
+
     def _flat(self):
         """Returns loc and scale of all scalars, (size,): loops over one long axis vectorise, over short rows not."""
-
-    @abstractmethod
-    def _rows(self, ids):
-        """Returns loc and scale of some rows."""
-
-    @abstractmethod
-    def _range(self, start: int, stop: int):
-        """Returns loc and scale of the rows `start` … `stop` − 1."""
+        return loc_and_scale(ops.reshape(self.values, (2, self.size)), self.rates)
 
     @property
-    @abstractmethod
     def loc(self):
         """The means."""
+        return _loc(ops.convert_to_tensor(self.values), self.rates)
 
     @property
-    @abstractmethod
+    def rho(self):
+        """ρ of all scales."""
+        return _rho(ops.convert_to_tensor(self.values), self.rates)
+
+    @property
     def scale(self):
         """The scales, above 0."""
+        return softplus(self.rho)
 
     @property
-    @abstractmethod
-    def rho(self):
-        """ρ of all scales, however they are tied."""
+    def variance(self):
+        return self.family.variance(self.scale)
 
-    @abstractmethod
+    def set(self, loc: np.ndarray, scale: np.ndarray) -> None:
+        """Moves means and scales; softplus of no number is 0."""
+        scale = np.maximum(scale, 1e-30)
+        rho = scale + np.log(-np.expm1(-scale))
+        self.values.assign(np.stack([loc / self.rates.loc, rho / self.rates.rho]).astype("float32"))
+
     def set_loc(self, loc) -> None:
         """Moves the means to `loc` and leaves the scales."""
+        values = np.array(ops.convert_to_numpy(self.values))  # in NumPy: JAX would compile it for every shape
+        values[0] = ops.convert_to_numpy(loc) / self.rates.loc
+        self.values.assign(values)
 
-    @abstractmethod
     def shift_rho(self, by: float) -> None:
         """Adds a number to every ρ."""
+        self.values.assign(ops.stack([self.values[0], self.values[1] + by / self.rates.rho]))
 
     def noise_is_off(self) -> bool:
         """Whether ρ is shifted so far down that draws are the mean."""
@@ -178,44 +187,17 @@ class Scalars(ABC):
         fitted = np.concatenate([np.full(self.size, square), square * slope**2])
         return fitted.reshape(velocity.shape).astype("float32")
 
-    @property
-    def variance(self):
-        return self.family.variance(self.scale)
-
-    def sample(self, key, *examples):
-        """Returns the draw that `key` names, or as many independent ones as `examples` gives, on leading axes."""
+    def sample(self, key):
+        """Returns the draw that `key` names."""
         loc, scale = self._flat()
-        w = loc + scale * self.family.noise((*examples, self.size), key)
-        return ops.reshape(w, (*examples, *self.shape))
+        return ops.reshape(loc + scale * self.family.noise((self.size,), key), self.shape)
 
-    def sample_rows(self, key, ids):
-        """Returns the rows `ids` of the draw that `key` names, without making the others."""
-        loc, scale = self._rows(ids)
-        return loc + scale * self._row_noise(key, ids)
-
-    def sample_range(self, key, start: int, stop: int):
-        """Returns the rows `start` … `stop` − 1 of the same draw."""
-        loc, scale = self._range(start, stop)
-        return loc + scale * self._row_noise(key, ops.arange(start, stop))
-
-    def _row_noise(self, key, ids):
-        return self.family.quantile(noise.uniform_rows(key, ids, self.shape[-1]))
+    # -- the KL --------------------------------------------------------------------------------------------------------
 
     def kl(self):
         """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
         if self.prior.by_column:
             return ops.sum(self._used(self.prior.each_kl(self.family, self.loc, self.scale, ops)))
-        if self.kl_rows is None or self.kl_rows >= self.shape[0]:
-            return self._whole_kl()
-        # Rows drawn with replacement, each weighed by rows / kl_rows: unbiased.
-        ids = noise.integers((self.kl_rows,), self.shape[0], self._next_key())
-        reference = None if self.reference is None else ops.take(self.reference, ids, axis=1)
-        loc, scale = self._rows(ids)
-        loc, scale = standardised(loc, scale, reference)
-        return self.shape[0] / self.kl_rows * self.prior.kl(self.family, loc, scale, self._next_key)
-
-    def _whole_kl(self):
-        """Returns the KL of all rows."""
         reference = None if self.reference is None else ops.reshape(self.reference, (2, self.size))
         loc, scale = self._flat()
         loc, scale = standardised(loc, scale, reference)
@@ -253,6 +235,8 @@ class Scalars(ABC):
         loc, scale = (ops.convert_to_numpy(v).astype("float64") for v in (self.loc, self.scale))
         return loc, scale, None if self.reference is None else ops.convert_to_numpy(self.reference).astype("float64")
 
+    # -- a prior with centres ------------------------------------------------------------------------------------------
+
     def set_prior(self, centre: np.ndarray, width: np.ndarray, memory: PriorMemory) -> None:
         """Gives a prior with centres these centres and widths, and the memory of what they were learned on."""
         self.reference.assign(np.stack([centre, np.broadcast_to(width, self.shape)]).astype("float32"))
@@ -277,90 +261,16 @@ class Scalars(ABC):
         return bool(prior), bool(posterior)
 
 
-class Factor(Scalars):
-    """Every scalar has a loc and a scale = softplus(ρ) of its own.
-
-    `values` stacks v and u, with loc = rates.loc · v and ρ = rates.rho · u.
-
-    Args:
-        loc: initializer of the means; scale: where the scales start (a number, or an initializer of ρ).
-        **kwargs: arguments of `Scalars`.
-    """
-
-    def __init__(self, layer, name, shape, *, loc, scale, rates, **kwargs):
-        shape = tuple(shape)
-
-        def initializer(_, dtype=None):
-            start = loc(shape, dtype)
-            if callable(scale):
-                return ops.stack([start / rates.loc, scale(shape, dtype) / rates.rho])
-            return _above_constant(start, inverse_softplus(scale), rates)
-
-        super().__init__(layer, name, shape, stored=(2, *shape), initializer=initializer, rates=rates, **kwargs)
-
-    def _parameters(self, values):
-        """Returns loc and scale from stacked values: all of them, or those of some rows."""
-        return fused.loc_and_scale(values, self.rates)
-
-    def _stacked(self):
-        return _reshaped(self.values, (2, self.size))
-
-    def _flat(self):
-        return self._parameters(self._stacked())
-
-    def sample(self, key, *examples):
-        if examples:
-            return super().sample(key, *examples)
-        return _reshaped(fused.draw(self.family, self._stacked(), self.rates, key), self.shape)
-
-    def _whole_kl(self):
-        if self.reference is not None:
-            return super()._whole_kl()
-        return fused.kl(self.prior, self.family, self._stacked(), self.rates, self._next_key)
-
-    def _rows(self, ids):
-        return self._parameters(ops.take(self.values, ids, axis=1))
-
-    def _range(self, start, stop):
-        return self._parameters(self.values[:, start:stop])
-
-    @property
-    def loc(self):
-        return _loc(ops.convert_to_tensor(self.values), self.rates)
-
-    @property
-    def rho(self):
-        return _rho(ops.convert_to_tensor(self.values), self.rates)
-
-    @property
-    def scale(self):
-        return softplus(self.rho)
-
-    def set(self, loc: np.ndarray, scale: np.ndarray) -> None:
-        """Moves means and scales; softplus of no number is 0."""
-        scale = np.maximum(scale, 1e-30)
-        rho = scale + np.log(-np.expm1(-scale))
-        self.values.assign(np.stack([loc / self.rates.loc, rho / self.rates.rho]).astype("float32"))
-
-    def set_loc(self, loc) -> None:
-        values = np.array(ops.convert_to_numpy(self.values))  # in NumPy: JAX would compile it for every shape
-        values[0] = ops.convert_to_numpy(loc) / self.rates.loc
-        self.values.assign(values)
-
-    def shift_rho(self, by) -> None:
-        self.values.assign(ops.stack([self.values[0], self.values[1] + by / self.rates.rho]))
-
-
 @one_program(1, 2)
-def _above_constant(loc, rho: float, rates: fused.Rates):
+def _above_constant(loc, rho: float, rates: Rates):
     return ops.stack([loc / rates.loc, rho * ops.ones_like(loc) / rates.rho])
 
 
 @one_program(1)
-def _loc(values, rates: fused.Rates):
+def _loc(values, rates: Rates):
     return rates.loc * values[0]
 
 
 @one_program(1)
-def _rho(values, rates: fused.Rates):
+def _rho(values, rates: Rates):
     return rates.rho * values[1]

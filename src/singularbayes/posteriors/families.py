@@ -32,9 +32,6 @@ class Gaussian:
     def noise(self, shape, key):
         return noise.normal(shape, key)
 
-    def quantile(self, u):
-        return noise.normal_quantile(u)
-
     def variance(self, scale):
         return scale * scale
 
@@ -61,11 +58,7 @@ class Laplace:
     cuts = (-40, -25, -16, -10, -6, -4, -2, -1, 0, 1, 2, 4, 6, 10, 16, 25, 40)
 
     def noise(self, shape, key):
-        return self.quantile(noise.uniform(shape, key))
-
-    def quantile(self, u):
-        # −sgn(v) log(1 − 2|v|) with v = u − ½.
-        v = u - 0.5
+        v = noise.uniform(shape, key) - 0.5
         return -ops.sign(v) * ops.log1p(-2.0 * ops.abs(v))
 
     def variance(self, scale):

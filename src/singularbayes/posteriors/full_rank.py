@@ -4,46 +4,48 @@ import keras
 import numpy as np
 
 from singularbayes.posteriors import initializers
-from singularbayes.posteriors.factor import Scalars
-from singularbayes.posteriors.matrices import DenseMatrix, DenseRows, LocalDense
+from singularbayes.posteriors.factor import Factor
+from singularbayes.posteriors.matrices import DenseMatrix
 from singularbayes.posteriors.moments import moments
 from singularbayes.posteriors.variational import Variational
 
 
-class Entrywise(Variational):
-    """Every entry of W random and independent; `build` makes them as `w`."""
+@keras.saving.register_keras_serializable(package="singularbayes")
+class FullRank(Variational):
+    """Every entry of W random and independent: 2 · rows · columns parameters.
 
-    w: Scalars
+    >>> import math
+    >>> from singularbayes import layers
+    >>> dense = layers.Dense(128, posterior=FullRank())
+    >>> dense.build((None, 44))
+    >>> sum(math.prod(w.shape) for w in dense.posterior.trainable_weights)
+    11264
+    """
+
+    w: Factor
+
+    def build(self, input_shape):
+        start = initializers.variance_matched(self._initializer, tuple(input_shape))
+        std = (start or initializers.glorot(tuple(input_shape))).std
+        loc = start.initializer(self.damping * std) if start else self._initializer
+        self._build_kl_scale()
+        self.w = self._factor("w", input_shape, initializers.mean_initializer(loc, self.prior), self.eta * std)
 
     @property
     def factors(self):
         return [self.w] if self.built else []
 
     def draw(self, key):
-        return (key if self.by_rows else self.w.sample(key),)
-
-    @property
-    def joint_factor(self):
-        return self._joint(self.w)
-
-    def from_sample(self, sample):
-        return (sample,)
+        return (self.w.sample(key),)
 
     def matrices(self, scalars):
         return [scalars]
 
     def weight(self, draw):
-        (w,) = draw
-        return DenseRows(self.w, w) if self.by_rows else DenseMatrix(w)
-
-    def whole(self, draw):
-        return (self.weight(draw).dense(),)
+        return DenseMatrix(*draw)
 
     def mean(self):
         return DenseMatrix(self.w.loc)
-
-    def local(self, key):
-        return LocalDense(self.w, key)
 
     def factor_moments(self):
         return [moments(self.w)]
@@ -59,23 +61,3 @@ class Entrywise(Variational):
 
     def center(self, matrix):
         self.w.start_at(np.asarray(matrix))
-
-
-@keras.saving.register_keras_serializable(package="singularbayes")
-class FullRank(Entrywise):
-    """Every entry of W random and independent: 2 · rows · columns parameters.
-
-    >>> import math
-    >>> from singularbayes import layers
-    >>> dense = layers.Dense(128, posterior=FullRank())
-    >>> dense.build((None, 44))
-    >>> sum(math.prod(w.shape) for w in dense.posterior.trainable_weights)
-    11264
-    """
-
-    def build(self, input_shape):
-        start = initializers.variance_matched(self._initializer, tuple(input_shape))
-        std = (start or initializers.glorot(tuple(input_shape))).std
-        loc = start.initializer(self.damping * std) if start else self._initializer
-        self._build_kl_scale()
-        self.w = self._factor("w", input_shape, initializers.mean_initializer(loc, self.prior), self.eta * std)

@@ -3,11 +3,6 @@
 `apply(x)` is x W, `rows(ids)` is W[ids], `columns(start, stop)` and `transposed()` are again such matrices, and
 `convolve(x, by)` convolves x with the columns as filters, where `by(x, filters)` is the layer's convolution. None
 forms W where a factored form is cheaper. `dense()` forms it.
-
-`LocalDense`, `LocalLowRank` and `AppliedInTurn` only have `apply`: local reparameterisation draws the outputs x W per
-example, without drawing W. For independent Gaussian weights, x W given x is Gaussian with mean x μ and variance x² σ².
-With W = A Bᵀ that holds twice: z = x A given x, then y = z Bᵀ given z. Every example gets its own noise, so gradients
-vary less than with one shared draw. Exact only when an example uses the weight once.
 """
 
 from dataclasses import dataclass
@@ -16,10 +11,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from singularbayes.posteriors import noise
-
-# sqrt has no slope at 0: an example whose inputs are all zero has no noise and must give no gradient, not NaN.
-_TINY = 1e-16
 _EAGER = keras.backend.backend() == "torch"  # where what Keras does around a product can cost more than the product
 
 
@@ -189,89 +180,3 @@ class SumMatrix:
 
     def dense(self):
         return self.first.dense() + self.second.dense()
-
-
-@dataclass(frozen=True)
-class DenseRows:
-    """Rows of a drawn W, each made when it is needed."""
-
-    factor: Any
-    key: Any
-
-    def rows(self, ids):
-        return self.factor.sample_rows(self.key, ids)
-
-    def transposed(self):
-        return DenseMatrix(self.dense()).transposed()
-
-    def dense(self):
-        return self.factor.sample_range(self.key, 0, self.factor.shape[0])
-
-
-@dataclass(frozen=True)
-class LowRankRows:
-    """Rows of a drawn W = A Bᵀ; a row of A is made when it is needed."""
-
-    factor: Any  # A above B
-    num_rows: int  # of A
-    key: Any
-    b: Any  # (columns, rank)
-
-    def rows(self, ids):
-        return ops.matmul(self.factor.sample_rows(self.key, ids), ops.transpose(self.b))
-
-    def transposed(self):
-        return LowRankMatrix(self.b, self._a())
-
-    def dense(self):
-        return LowRankMatrix(self._a(), self.b).dense()
-
-    def _a(self):
-        return self.factor.sample_range(self.key, 0, self.num_rows)
-
-
-def _local_outputs(x, loc, variance, eps):
-    std = ops.sqrt(ops.maximum(ops.matmul(x * x, variance), _TINY))
-    return ops.matmul(x, loc) + std * eps
-
-
-@dataclass(frozen=True)
-class LocalDense:
-    """y ~ N(x μ, x² σ²)."""
-
-    factor: Any
-    key: Any
-
-    def apply(self, x):
-        eps = noise.normal((ops.shape(x)[0], self.factor.shape[1]), self.key)
-        y = _local_outputs(ops.cast(x, "float32"), self.factor.loc, self.factor.variance, eps)
-        return ops.cast(y, x.dtype)
-
-
-@dataclass(frozen=True)
-class LocalLowRank:
-    """z ~ N(x μ_A, x² σ_A²), then y ~ N(z μ_Bᵀ, z² σ_B²ᵀ)."""
-
-    loc_a: Any  # (rows, rank)
-    var_a: Any
-    loc_b: Any  # (columns, rank)
-    var_b: Any
-    key: Any
-
-    def apply(self, x):
-        columns, rank = self.loc_b.shape
-        eps = noise.normal((ops.shape(x)[0], rank + columns), self.key)
-        z = _local_outputs(ops.cast(x, "float32"), self.loc_a, self.var_a, eps[:, :rank])
-        y = _local_outputs(z, ops.transpose(self.loc_b), ops.transpose(self.var_b), eps[:, rank:])
-        return ops.cast(y, x.dtype)
-
-
-@dataclass(frozen=True)
-class AppliedInTurn:
-    """x W₁ W₂, applied as (x W₁) W₂, where outputs of the first are drawn."""
-
-    first: Any
-    second: Any
-
-    def apply(self, x):
-        return self.second.apply(self.first.apply(x))

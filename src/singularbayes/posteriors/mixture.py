@@ -11,7 +11,7 @@ from singularbayes.posteriors import noise, registry, scope
 from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment_of_pass, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.mixture_components import Components
-from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix
+from singularbayes.posteriors.mixture_matrices import MixtureMatrix
 from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.step_watch import note_dealt, watched_kl
@@ -57,9 +57,6 @@ class Mixture(RandomPosterior):
         self.parts = Components(self, inside)
         self._largest_batch = 0  # that training has seen
 
-    def require_local(self, where):
-        self.parts.one.require_local(where)
-
     def default_kernel_initializer(self, activation):
         return self.parts.one.default_kernel_initializer(activation)
 
@@ -88,21 +85,15 @@ class Mixture(RandomPosterior):
 
     # -- draws ---------------------------------------------------------------------------------------------------------
 
-    def sample(self, training=False, estimator="shared"):
+    def sample(self, training=False):
         if scope.fixed_draw(self) is None and not training and scope.draws_now(self):
             number = self._number_of_pass()
             return self.weight(self.draw_number(self.next_key(training), number))
         if scope.fixed_draw(self) is not None or not training:
-            return super().sample(training, estimator)
+            return super().sample(training)
         values, (keys, more) = self.parts.read(), self.parts.keys(self.next_key(training))
-        local = estimator == "local"
-        return MixtureMatrix(
-            self,
-            values,
-            assignment_of_pass(lambda: more),
-            keys if local else self.parts.each(self.parts.one.draw, values, keys),
-            self.parts.one.local if local else self.parts.one.weight,
-        )
+        draws = self.parts.each(self.parts.one.draw, values, keys)
+        return MixtureMatrix(self, values, assignment_of_pass(lambda: more), draws, self.parts.one.weight)
 
     def _number_of_pass(self):
         """Returns the random number from which every mixture takes its component, in a pass that draws."""
@@ -124,19 +115,11 @@ class Mixture(RandomPosterior):
         values = self.parts.values_of(ops.cast(component, "int32"))
         with self.parts.with_values(values):
             matrix = self.parts.one.weight(tuple(arrays))
-        return ComponentMatrix(self, values, matrix) if self.by_rows else matrix
-
-    def whole(self, draw):
-        component, *arrays = draw
-        with self.parts.with_values(self.parts.values_of(component)):
-            return component, *self.parts.one.whole(tuple(arrays))
+        return matrix
 
     @property
     def draw_size(self):
         return 1 + self.parts.one.draw_size
-
-    def local(self, key):
-        raise NotImplementedError("A mixture draws outputs per example only in training, where `sample` does.")
 
     def note_pass(self, training):
         self.parts.one.note_pass(training)  # whose KL the loss has
@@ -298,7 +281,7 @@ class Mixture(RandomPosterior):
         return self.parts.one.matrices(scalars)
 
     def drawn_matrices(self, draw):
-        return self.whole(draw)[1:]
+        return draw[1:]
 
     def switch_noise(self, on):
         return any(self.for_components(lambda part: part.switch_noise(on)))

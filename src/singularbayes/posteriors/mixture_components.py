@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import initializers, noise
-from singularbayes.posteriors.factor import Scalars
+from singularbayes.posteriors.factor import Factor
 from singularbayes.posteriors.serialization import copy_posterior
 from singularbayes.posteriors.step_watch import watched_kl
 
@@ -55,7 +55,6 @@ class Components:
         """Returns one more posterior of a component, built for a weight of that shape."""
         posterior = copy_posterior(self.one, "component")
         posterior.default_initializer = initializers.fresh_copy(self.mixture.default_initializer)
-        posterior.by_rows = self.mixture.by_rows
         posterior.build(shape)
         return posterior
 
@@ -101,7 +100,6 @@ class Components:
 
     def with_values(self, values: list) -> keras.StatelessScope:
         """Returns a scope in which the posterior of one component has these values."""
-        self.one.by_rows = self.mixture.by_rows
         mapping = [(variable.one, value) for variable, value in zip(self.variables, values, strict=True)]
         return keras.StatelessScope(state_mapping=[*mapping, (self.one.kl_scale, self.mixture.kl_scale)])
 
@@ -174,7 +172,7 @@ class Components:
                 array = np.array(ops.convert_to_numpy(variable.all))
                 theirs.assign(array if variable.shared else array[list(numbers)])
 
-    def factors(self) -> list[Scalars]:
+    def factors(self) -> list[Factor]:
         """Returns the arrays of random weights of the first component, then those of the next."""
         stacked = {id(variable.one): variable for variable in self.variables}
         found = []

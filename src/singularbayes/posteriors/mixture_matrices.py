@@ -47,24 +47,3 @@ class MixtureMatrix:
 
     def transposed(self):
         return replace(self, view=lambda matrix: self.view(matrix).transposed())
-
-
-@dataclass(frozen=True)
-class ComponentMatrix:
-    """A drawn matrix of one component whose rows are made when they are needed, from these values of its variables."""
-
-    mixture: "Mixture"
-    values: list
-    matrix: Any
-
-    def rows(self, ids):
-        with self.mixture.parts.with_values(self.values):
-            return self.matrix.rows(ids)
-
-    def transposed(self):
-        with self.mixture.parts.with_values(self.values):
-            return self.matrix.transposed()
-
-    def dense(self):
-        with self.mixture.parts.with_values(self.values):
-            return self.matrix.dense()

@@ -1,7 +1,7 @@
 """Random numbers as pure functions of a key (two words).
 
-Keys come from a `SeedGenerator` or from the seed of `predict`. Noise that belongs to a row of a large matrix is a hash
-of (key, row, column): only the rows that are needed are made, and a row has the same noise in every batch.
+Keys come from a `SeedGenerator` or from the seed of `predict`. On JAX a number is a hash of (key, row, column), which
+compiled into one loop is cheaper than JAX's generator. Elsewhere it is the backend's.
 """
 
 import math
@@ -40,10 +40,8 @@ _OUTER = (
     2.83297682,
 )
 _MASK = 0xFFFFFFFF
-# Unsigned words wrap by themselves on JAX; elsewhere they live in int64 and are masked.
 _WORD = "uint32" if keras.backend.backend() == "jax" else "int64"
-# Compiled into one loop a hash is cheaper than JAX's generator; operation by operation it is dearer than torch's.
-_HASHED = keras.backend.backend() == "jax"
+_HASHED = keras.backend.backend() == "jax"  # operation by operation a hash is dearer than a generator
 
 
 def one_program(*static: int):
@@ -101,7 +99,7 @@ def uniform(shape, key):
     """Returns independent numbers, uniform on (0, 1) without its ends."""
     if _HASHED:
         *lead, columns = shape
-        return ops.reshape(uniform_rows(key, ops.arange(math.prod(lead)), columns), shape)
+        return ops.reshape(_hashed(key, math.prod(lead), columns), shape)
     return ops.clip(keras.random.uniform(shape, dtype="float32", seed=_Key(key)), 2.0**-25, 1 - 2.0**-24)
 
 
@@ -172,33 +170,26 @@ def as_keys(words: np.ndarray):
     return ops.convert_to_tensor(words, dtype=_WORD)
 
 
-@one_program(2)
-def uniform_rows(key, ids, columns: int):
-    """Returns `(*ids.shape, columns)` uniform numbers; those of a row depend on the key and its id alone."""
+def _hashed(key, rows: int, columns: int):
+    """Returns (rows, columns) uniform numbers, each a hash of its place; words of 32 bits wrap by themselves."""
     first, second = _scramble(key)
-    rows = _mix(ops.bitwise_xor(ops.cast(ids, _WORD), first))
-    along = _mix(ops.bitwise_xor(_words(columns), second))
-    return _unit(_mix(ops.bitwise_xor(ops.expand_dims(rows, -1), along)))
+    down, along = (ops.cast(ops.arange(size, dtype="int32"), _WORD) for size in (rows, columns))
+    down, along = _mix(ops.bitwise_xor(down, first)), _mix(ops.bitwise_xor(along, second))
+    bits = _mix(ops.bitwise_xor(ops.expand_dims(down, -1), along))
+    # The upper 23 bits, centred in their cell: with the half, all that a float32 holds, so never 0 and never 1.
+    return (ops.cast(ops.bitwise_right_shift(bits, _constant(9)), "float32") + 0.5) * 2.0**-23
 
 
 def _constant(value: int):
     return ops.convert_to_tensor(np.asarray(value), dtype=_WORD)
 
 
-def _words(num: int):
-    return ops.cast(ops.arange(num, dtype="int32"), _WORD)
-
-
-def _wrap(x):
-    return x if _WORD == "uint32" else ops.bitwise_and(x, _constant(_MASK))
-
-
 def _mix(x):
     # The integer hash "lowbias32": every input bit flips every output bit with probability close to ½.
     x = ops.bitwise_xor(x, ops.bitwise_right_shift(x, _constant(16)))
-    x = _wrap(x * _constant(0x7FEB352D))
+    x = x * _constant(0x7FEB352D)
     x = ops.bitwise_xor(x, ops.bitwise_right_shift(x, _constant(15)))
-    x = _wrap(x * _constant(0x846CA68B))
+    x = x * _constant(0x846CA68B)
     return ops.bitwise_xor(x, ops.bitwise_right_shift(x, _constant(16)))
 
 
@@ -208,8 +199,3 @@ def _scramble(key):
     key = ops.cast(key, _WORD)
     first = _mix(ops.bitwise_xor(_mix(key[1]), key[0]))
     return first, _mix(ops.bitwise_xor(ops.bitwise_xor(first, key[1]), _constant(_GOLDEN)))
-
-
-def _unit(bits):
-    # The upper 23 bits, centred in their cell: with the half, all that a float32 holds, so never 0 and never 1.
-    return (ops.cast(ops.bitwise_right_shift(bits, _constant(9)), "float32") + 0.5) * 2.0**-23

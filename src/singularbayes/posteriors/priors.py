@@ -29,8 +29,6 @@ class Prior(ABC):
     has_centres = False  # whether every weight has a centre and a width, which are kept beside it
     relative = False  # whether that width is the posterior scale that the weight starts with, and not 1
     anchor: str | None = "random"  # where such centres are when means start at given weights: see `Anchored`
-    mixture_constants: tuple[float, float, float, float] | None = None  # of a sampled mixture: see `fused`
-    normal_scale: float | None = None  # of N(0, scale²): see `fused`
     unit_scale_prior: "ScalePrior | None" = None  # that of u in w = centre + width · u, where it is one of one scale
     spread: float | None = None  # standard deviation of the initial means of W; None is that of the initializer
 
@@ -128,10 +126,6 @@ class Normal(ScalePrior):
     @property
     def std(self):
         return self.scale
-
-    @property
-    def normal_scale(self) -> float | None:  # type: ignore[override]
-        return self.scale if type(self) is Normal else None  # a subclass may have a KL of its own
 
     def log_density(self, w, xp=ops):
         return -0.5 * (w / self.scale) ** 2 - math.log(self.scale) - 0.5 * math.log(2 * math.pi)
@@ -264,15 +258,6 @@ class ScaleMixture(Prior):
     @property
     def std(self):
         return math.sqrt(self.pi * self._wide.scale**2 + (1 - self.pi) * self._narrow.scale**2)
-
-    @property
-    def mixture_constants(self) -> tuple[float, float, float, float] | None:  # type: ignore[override]
-        """log π and σ of the wider component, and peak and fall of the logarithm of the ratio of the other to it."""
-        if self.estimate != "sampled" or type(self) is not ScaleMixture:  # a subclass may have a KL of its own
-            return None
-        (log_pi, wide), (log_rest, narrow) = self._by_width
-        peak = log_rest - log_pi + math.log(wide.scale / narrow.scale)
-        return log_pi, wide.scale, peak, narrow.scale**-2 - wide.scale**-2
 
     def log_density(self, w, xp=ops):
         # log(p + q) = log p + log(1 + q/p), and q/p of the narrow to the wide component only falls from 0 outwards.

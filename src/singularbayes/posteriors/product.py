@@ -1,8 +1,5 @@
 """What posteriors with a random product A Bᵀ share."""
 
-import math
-from typing import Any
-
 import numpy as np
 from keras import ops
 
@@ -10,14 +7,7 @@ from singularbayes.bounds import best_gauge
 from singularbayes.checks import require_integer
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.factor import Factor, halves, standardised
-from singularbayes.posteriors.matrices import (
-    AppliedInTurn,
-    DenseMatrix,
-    LocalDense,
-    LocalLowRank,
-    LowRankMatrix,
-    LowRankRows,
-)
+from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.moments import Moments, moments, product_covariance, product_variance
 from singularbayes.posteriors.variational import Variational
 
@@ -31,13 +21,11 @@ def checked_rank(kind: str, rank, name: str = "rank") -> int:
 class Product(Variational):
     """W = A Bᵀ with independent entries; A stands above B in one array, `ab`.
 
-    One array has half the operations of two, and a step of a small network is mostly their number. Where B is a plain
-    weight, `b`, the array is A alone.
+    One array has half the operations of two, and a step of a small network is mostly their number.
     """
 
     has_columns = True
     ab: Factor
-    b: Any = None  # B where it has no noise
     rows: int  # of A
     start = "independent"  # how the means begin, see `LowRank`
     factor_std: float  # of the entries of A and B, by which scales start; once built
@@ -63,59 +51,25 @@ class Product(Variational):
         return [self.ab] if self.built else []
 
     def draw(self, key):
-        """Returns A and B; or, by rows, the key from which rows of A are made when they are needed, and B."""
-        if not self.by_rows:
-            return self.from_sample(self.ab.sample(key))
-        if self.b is not None:
-            return key, ops.copy(self.b)
-        return key, self._used(self.ab.sample_range(key, self.rows, self.ab.shape[0]))
-
-    @property
-    def joint_factor(self):
-        return self._joint(self.ab)
-
-    def from_sample(self, sample):
-        a, b = self._halves(sample)
+        a, b = halves(self.ab.sample(key), self.rows)
         return a, self._used(b)
 
-    def _halves(self, ab):
-        """Returns A and B from a draw or the means of `ab`."""
-        return halves(ab, self.rows) if self.b is None else (ab, ops.copy(self.b))
-
-    @property
-    def draw_size(self):
-        return super().draw_size + (0 if self.b is None else math.prod(self.b.shape))
-
     def weight(self, draw):
-        a, b = draw
-        return LowRankRows(self.ab, self.rows, a, b) if self.by_rows else LowRankMatrix(a, b)
-
-    def whole(self, draw):
-        a, b = draw
-        return (self.ab.sample_range(a, 0, self.rows), b) if self.by_rows else draw
+        return LowRankMatrix(*draw)
 
     def _used(self, b):
         """Returns B, or its variances, with 0 in the columns that are not used: then A's do not matter."""
         return b if self.ab.live is None else b * self.ab.live
 
     def matrices(self, scalars):
-        return [scalars[: self.rows], scalars[self.rows :]] if self.b is None else [scalars]
+        return [scalars[: self.rows], scalars[self.rows :]]
 
     def mean(self):
-        a, b = self._halves(self.ab.loc)
+        a, b = halves(self.ab.loc, self.rows)
         return LowRankMatrix(a, self._used(b))
-
-    def local(self, key):
-        if self.b is not None:
-            return AppliedInTurn(LocalDense(self.ab, key), DenseMatrix(ops.copy(self.b)).transposed())
-        (loc_a, loc_b), (var_a, var_b) = (halves(v, self.rows) for v in (self.ab.loc, self.ab.variance))
-        return LocalLowRank(loc_a, var_a, self._used(loc_b), self._used(var_b), key)
 
     def _moments(self) -> list[Moments]:
         """Returns means and variances of A and B; both are 0 in the columns of B that are not used."""
-        if self.b is not None:
-            b = ops.convert_to_numpy(self.b).astype("float64")
-            return [moments(self.ab), (b, np.zeros(b.shape))]
         live = 1.0 if self.ab.live is None else ops.convert_to_numpy(self.ab.live)
         (mean_a, mean_b), (var_a, var_b) = map(self.matrices, moments(self.ab))
         return [(mean_a, var_a), (mean_b * live, var_b * live)]
@@ -166,7 +120,7 @@ class Product(Variational):
 
     def certified_kl(self):
         before, after = super().certified_kl()
-        free = self.b is None and not self.prior.by_column
+        free = not self.prior.by_column
         return before, min(after, self._kl_in_best_gauge()) if free else after
 
     def _kl_in_best_gauge(self) -> float:

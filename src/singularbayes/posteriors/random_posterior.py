@@ -20,15 +20,6 @@ _UNSET = -1.0  # the KL weight in the variable, before it is set
 _TRAINING, _TESTING = ("fit", "train_on_batch"), ("evaluate", "test_on_batch")  # methods of Keras
 
 
-class SharedState:
-    """One seed generator and one KL weight for a number of posteriors."""
-
-    def __init__(self, kl_scale: float, members: int):
-        self.seed_generator = keras.random.SeedGenerator()
-        self.kl_scale = keras.Variable(kl_scale, trainable=False, dtype="float32", autocast=False, name="kl_scale")
-        self.members = members
-
-
 class KLGuard(keras.metrics.Metric):
     """Refuses to train without a KL weight before any step: `fit` and `train_on_batch` reset the metrics first.
 
@@ -78,7 +69,6 @@ class RandomPosterior(Posterior):
             require_not_negative(type(self).__name__, kl_weight=kl_weight)
         self.kl_weight = None if kl_weight is None else float(kl_weight)
         self.seed_generator = keras.random.SeedGenerator()
-        self.state: SharedState | None = None  # what it shares with others, if it does
         # None while it is not set. A compiled step cannot look at a variable's value, so `kl_scale` is a copy of this,
         # which stays when the weight is unset.
         self.kl_weight_now = self.kl_weight
@@ -179,23 +169,11 @@ class RandomPosterior(Posterior):
         self.kl_weight_now = stored if stored >= 0 else None
         self.kl_weight_from_file = stored >= 0
 
-    def join(self, state: SharedState) -> None:
-        """Takes seeds and the KL weight from `state` from now on, instead of variables of its own."""
-        variables = self._non_trainable_variables
-        place = [variable is self.kl_scale for variable in variables].index(True)
-        self._tracker.unlock()
-        for own in (self.seed_generator, self.kl_scale):
-            self._tracker.untrack(own)
-        self.seed_generator, self.kl_scale, self.state = state.seed_generator, state.kl_scale, state
-        self._tracker.lock()
-        variables.insert(place, variables.pop())  # files hold a layer's variables by their position
-
     # -- draws ---------------------------------------------------------------------------------------------------------
 
     def next_key(self, training):
         self._note_draw(training)
-        key = scope.given_key(self)
-        return noise.next_key(self.seed_generator) if key is None else key
+        return noise.next_key(self.seed_generator)
 
     def _note_draw(self, training) -> None:
         if training:

@@ -14,16 +14,6 @@ from singularbayes.posteriors.variational import Variational
 _FORMS = {"product": (False, 1.0), "outer": (True, 0.0), "scale": (False, 0.0)}
 
 
-class _Local:
-    """Draws s and r for every example, which is exact: an example uses them once."""
-
-    def __init__(self, posterior, key):
-        self.posterior, self.key = posterior, key
-
-    def apply(self, x):
-        return self.posterior.weight(self.posterior.draw(self.key, ops.shape(x)[0])).apply(x)
-
-
 @keras.saving.register_keras_serializable(package="singularbayes")
 class RankOne(Variational):
     """W₀ deterministic, s and r random: rows · columns + 2 (rows + columns) parameters.
@@ -76,8 +66,8 @@ class RankOne(Variational):
     def factors(self):
         return [self.sr] if self.built else []
 
-    def draw(self, key, *examples):
-        return tuple(halves(self.sr.sample(key, *examples), self.rows, axis=-1))
+    def draw(self, key):
+        return tuple(halves(self.sr.sample(key), self.rows))
 
     def weight(self, draw):
         s, r = draw
@@ -85,9 +75,6 @@ class RankOne(Variational):
 
     def mean(self):
         return self.weight(halves(self.sr.loc, self.rows))
-
-    def local(self, key):
-        return _Local(self, key)
 
     def _columns(self):
         # s + shift and r + shift as the two factors of a rank-one product.

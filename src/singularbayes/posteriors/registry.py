@@ -10,7 +10,6 @@ from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.deterministic import Deterministic
 from singularbayes.posteriors.full_rank import FullRank
-from singularbayes.posteriors.k_tied import KTied
 from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.serialization import copy_posterior, serialize
@@ -31,7 +30,6 @@ POSTERIORS: dict[str, Callable[..., Posterior]] = {
     "adaptive_low_rank": AdaptiveLowRank,
     "adapter": partial(Adapter, 16),
     "full_rank": FullRank,
-    "k_tied": KTied,
     "rank_one": RankOne,
     "deterministic": Deterministic,
 }

@@ -6,7 +6,6 @@ that were called around it while they were traced, so that their compiled functi
 """
 
 import contextlib
-import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +15,9 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import keras
-from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
+from keras.src.backend.common.global_state import get_global_attribute
 
 _FIXED: ContextVar[Mapping[int, Any]] = ContextVar("singularbayes_fixed", default=MappingProxyType({}))
-_KEYS: ContextVar[Mapping[int, Any]] = ContextVar("singularbayes_keys", default=MappingProxyType({}))
 _DRAWN: ContextVar[frozenset[int]] = ContextVar("singularbayes_drawn", default=frozenset())
 _TRACED_IN: WeakKeyDictionary[Any, WeakSet[keras.layers.Layer]] = WeakKeyDictionary()
 
@@ -54,10 +52,6 @@ class Source:
         """
         return self.draw(key)
 
-    def whole(self, draw: tuple) -> tuple:
-        """Returns the arrays of a draw with nothing left to be made later: rows, where only a key was drawn."""
-        return draw
-
     @property
     def draw_size(self) -> int:
         """How many values a draw has, at most."""
@@ -77,39 +71,6 @@ def fix_draws(draws: dict[int, Any]) -> Iterator[None]:
         yield
     finally:
         _FIXED.reset(token)
-
-
-def given_key(source: Source) -> Any:
-    """Returns the key that was chosen for the next draw of a source, or None."""
-    return _KEYS.get().get(id(source))
-
-
-@contextmanager
-def with_keys(keys: dict[int, Any]) -> Iterator[None]:
-    """Makes draws of sources, by identity, those of given keys, inside a `with` block."""
-    token = _KEYS.set({**_KEYS.get(), **keys})
-    try:
-        yield
-    finally:
-        _KEYS.reset(token)
-
-
-@contextmanager
-def in_call(context: Any) -> Iterator[None]:
-    """Makes layers inside a `with` block part of a call of Keras, where none is under way, with its `training` flag.
-
-    What is computed again for a gradient would else take them for calls outside training. It draws again.
-    """
-    if context is None or get_global_attribute("current_call_ctx") is not None:
-        yield
-        return
-    again = copy.copy(context)
-    again.__dict__.pop("singularbayes_draws", None)
-    set_global_attribute("current_call_ctx", again)
-    try:
-        yield
-    finally:
-        set_global_attribute("current_call_ctx", None)
 
 
 def draws_now(source: Source) -> bool:
@@ -154,11 +115,6 @@ def _remember_trace(source: Source) -> None:
     current = get_global_attribute("current_call_ctx")
     if current is not None and not tensorflow.executing_eagerly():
         _TRACED_IN.setdefault(source, WeakSet()).add(current.entry_layer)
-
-
-def current_call() -> Any:
-    """Returns Keras's context of the call that is under way, or None."""
-    return get_global_attribute("current_call_ctx")
 
 
 def forward_pass() -> Any:

@@ -5,10 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from singularbayes.checks import require_integer, require_positive
+from singularbayes.checks import require_positive
 from singularbayes.posteriors import families, priors
-from singularbayes.posteriors.factor import RHO_SHIFT, Factor
-from singularbayes.posteriors.fused import Rates
+from singularbayes.posteriors.factor import RHO_SHIFT, Factor, Rates
 from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.step_watch import watched_kl
 
@@ -30,7 +29,6 @@ class Variational(RandomPosterior):
         rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam-like optimizers.
         kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it. Only
             these two keep an optimizer's weight decay from the posterior.
-        kl_rows: estimate the KL from this many random rows per step (unbiased), for very tall matrices.
     """
 
     draws_matrices = True  # whether the arrays of a draw are matrices: A and B, or W
@@ -48,25 +46,18 @@ class Variational(RandomPosterior):
         rho_initializer=None,
         rho_lr=1.0,
         kl_weight=None,
-        kl_rows=None,
         **kwargs,
     ):
         super().__init__(initializer, kl_weight, **kwargs)
         kind = type(self).__name__
         require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
-        if kl_rows is not None:
-            require_integer(kind, kl_rows=kl_rows)
         self.prior = priors.get_prior(prior)
-        if self.prior.by_column and not (self.has_columns and kl_rows is None):
-            raise ValueError(
-                f"{self.prior!r} needs a posterior with factors, LowRank or Adapter, and kl_rows=None; got {kind} with "
-                f"kl_rows={kl_rows}."
-            )
+        if self.prior.by_column and not self.has_columns:
+            raise ValueError(f"{self.prior!r} needs a posterior with factors, LowRank or Adapter; got {kind}.")
         self.family = families.get_family(family).name
         self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
         self.initial_eta = self.eta  # of a random start
         self.rho_initializer = keras.initializers.get(rho_initializer)
-        self.kl_rows = None if kl_rows is None else int(kl_rows)
 
     @property
     def _initializer(self):
@@ -84,22 +75,6 @@ class Variational(RandomPosterior):
     @property
     def draw_size(self):
         return sum(factor.size for factor in self.factors)
-
-    def next_draw(self, training):
-        sample = self.joint_draws.sample(self) if training and self.joint_draws is not None else None
-        if sample is None:
-            return super().next_draw(training)
-        self._note_draw(training)
-        return self.from_sample(sample)
-
-    def from_sample(self, sample) -> tuple:
-        """Returns the arrays of a draw of W from one of `joint_factor`."""
-        raise NotImplementedError
-
-    def _joint(self, factor) -> Factor | None:
-        """Returns the one factor of W where its draw and its KL may be made together with those of others."""
-        together = not self.by_rows and type(factor) is Factor and factor.has_joint_kl
-        return factor if together else None
 
     # -- noise-free training ------------------------------------------------------------------------------------------
 
@@ -135,13 +110,6 @@ class Variational(RandomPosterior):
         nats = float(sum(factor.kl_upper().sum() for factor in self.factors))
         return nats, nats
 
-    def require_local(self, where):
-        if self.family != "gaussian":
-            raise ValueError(
-                'estimator="local" needs the Gaussian family: sums of other noise have no closed form. Got '
-                f'family={self.family!r} in {where}; use estimator="shared".'
-            )
-
     # -- for those that inherit ----------------------------------------------------------------------------------------
 
     def _why_not_gaussian(self) -> str | None:
@@ -163,12 +131,11 @@ class Variational(RandomPosterior):
             prior=self.prior,
             rates=Rates(self.loc_lr, self.rho_lr),
             weigh=self._weigh,
-            kl_rows=self.kl_rows,
         )
 
     def get_config(self):
         rho_initializer = keras.initializers.serialize(self.rho_initializer) if self.rho_initializer else None
-        names = ("family", "eta", "damping", "rho_lr", "kl_weight", "kl_rows")
+        names = ("family", "eta", "damping", "rho_lr", "kl_weight")
         return {
             **super().get_config(),
             "prior": keras.saving.serialize_keras_object(self.prior),

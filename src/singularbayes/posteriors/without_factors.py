@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from singularbayes.posteriors import scope
-from singularbayes.posteriors.factor import Scalars
+from singularbayes.posteriors.factor import Factor
 from singularbayes.posteriors.moments import Moments
 
 
@@ -20,7 +20,7 @@ class WithoutFactors(scope.Source, keras.layers.Layer):
         return rows, columns
 
     @property
-    def factors(self) -> list[Scalars]:
+    def factors(self) -> list[Factor]:
         """The arrays of random weights, once built."""
         return []
 
@@ -71,11 +71,6 @@ class WithoutFactors(scope.Source, keras.layers.Layer):
 
     def squared_column_norms(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Returns ‖E a_k E b_kᵀ‖² and E‖a_k b_kᵀ‖² of every column of A and B, or None."""
-        return None
-
-    @property
-    def norm_limit(self) -> float | None:
-        """The spectral norm that no drawn factor, A and B or W, exceeds; None where there is none."""
         return None
 
     def why_no_norms(self) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from singularbayes.checks import require_choice, require_not_negative, require_positive
 from singularbayes.likelihoods import require_activations
-from singularbayes.posteriors import KLGuard, SharedState, draw_jointly, find_random_posteriors
+from singularbayes.posteriors import KLGuard, find_random_posteriors
 from singularbayes.training.logged_loss import log_nll
 from singularbayes.training.repeated_examples import prepare_mixtures, repetition_of
 
@@ -49,7 +49,6 @@ def set_kl(model: keras.layers.Layer, num_data: float, beta: float = BETA) -> No
     require_kl_weight(num_data, beta)
     if getattr(model, "compiled", False):
         require_activations(model)
-    share_state(model)
     prepare_mixtures(model)
     if repetition_of(model) is not None and getattr(model, "compiled", False):
         log_nll(model)  # the loss that tiles targets
@@ -67,24 +66,6 @@ def require_kl_weight(num_data, beta) -> None:
         raise ValueError(f"The KL weight needs num_data=len(x); got num_data of shape {np.shape(num_data)}.")
     require_positive("The KL weight", num_data=num_data)
     require_not_negative("The KL weight", beta=beta)
-
-
-def share_state(model: keras.layers.Layer) -> None:
-    """Gives all posteriors of a model one seed generator and one KL weight, on JAX; elsewhere one draw.
-
-    A step on JAX takes every variable in and gives it out again, and each costs it as much as a small operation. On
-    torch and TensorFlow the operations themselves are what costs.
-    """
-    draw_jointly(model)
-    posteriors = find_random_posteriors(model)
-    if keras.backend.backend() != "jax" or not posteriors or not all(posterior.built for posterior in posteriors):
-        return
-    first, *others = {posterior.state for posterior in posteriors}
-    if not others and len(posteriors) == (first.members if first else 1):
-        return  # they share one already, and with nobody else
-    state = SharedState(float(posteriors[0].kl_scale.value), len(posteriors))
-    for posterior in posteriors:
-        posterior.join(state)
 
 
 def spare_from_decay(model: keras.layers.Layer) -> None:

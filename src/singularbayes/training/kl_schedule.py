@@ -12,7 +12,7 @@ from singularbayes.likelihoods import logits_hint, require_activations
 from singularbayes.models import compiled, drawing_test_function
 from singularbayes.posteriors import find_posteriors, find_random_posteriors
 from singularbayes.training.data_size import data_of, read_size, remember_data, require_divisible_batches
-from singularbayes.training.elbo import BETA, kl, require_kl_weight, share_state, spare_from_decay, warn_of_optimizer
+from singularbayes.training.elbo import BETA, kl, require_kl_weight, spare_from_decay, warn_of_optimizer
 from singularbayes.training.logged_loss import (
     check_first_step,
     count_examples_of_epoch,
@@ -121,7 +121,6 @@ class KLSchedule(keras.callbacks.Callback):
 
     def set_model(self, model):
         super().set_model(model)
-        share_state(model)
         prepare_mixtures(model)
         log_nll(model)
         take_kl_weight(model, self)

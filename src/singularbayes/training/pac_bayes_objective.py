@@ -16,7 +16,7 @@ from singularbayes.checks import require_choice, require_integer, require_positi
 from singularbayes.models import compiled
 from singularbayes.posteriors import find_random_posteriors
 from singularbayes.training.data_size import data_of, read_size, remember_data
-from singularbayes.training.elbo import kl, share_state
+from singularbayes.training.elbo import kl
 from singularbayes.training.kl_schedule import end_interrupted_fit, give_up_kl_weight, prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_sound_steps
 from singularbayes.training.repeated_examples import prepare_mixtures
@@ -76,7 +76,6 @@ class PACBayesObjective(keras.callbacks.Callback):
 
     def set_model(self, model):
         super().set_model(model)
-        share_state(model)
         prepare_mixtures(model)
         log_nll(model)
         take_kl_weight(model, self)

@@ -1,11 +1,7 @@
 """Keeping spectral norms small in training. What that guarantees differs:
 
 - `SpectralProjection` bounds the *means* of the factors; draws exceed the limit freely,
-- `Clipped(posterior, limit)` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior
-  is at most the one that is trained,
 - `SpectralPenalty` bounds nothing; with `bounds.gaussian_norm` draws are bounded with a probability,
-- `Clipped` with `redraws` makes draws outside again, up to that many times, before it clips them: bounded almost surely
-  too, with the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
 - `truncation` computes what rejection would cost a model, without changing it.
 
 Factors are A and B of W = A Bᵀ each, or W itself where all of it is drawn: ‖W‖₂ ≤ limit² or limit.
@@ -27,7 +23,6 @@ from singularbayes.posteriors import (
     find_random_posteriors,
     find_sources,
     noise,
-    spectral_norm,
 )
 
 
@@ -90,7 +85,7 @@ class SpectralPenalty(keras.callbacks.Callback):
 
     def _penalty(self, posterior: RandomPosterior):
         def penalty(loc):
-            norms = [spectral_norm(part) for part in posterior.matrices(loc)]
+            norms = [ops.norm(part, ord=2, axis=(-2, -1)) for part in posterior.matrices(loc)]
             return self.weight * sum(ops.square(ops.maximum(0.0, norm - self.limit)) for norm in norms)
 
         return penalty
