@@ -1,7 +1,6 @@
 """A file of adapters and the base give the model back; another base, rank or file is refused and changes nothing."""
 
 import json
-import math
 
 import keras
 import numpy as np

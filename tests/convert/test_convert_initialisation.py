@@ -69,7 +69,7 @@ def test_no_start_is_drawn_that_the_trained_weights_replace(monkeypatch):
     for kind in kinds:
         monkeypatch.setattr(kind, "__call__", lambda *_, **__: pytest.fail("a start was drawn"))
     x = np.ones((1, 6), "float32")
-    for posterior in (LowRank(8), sb.FullRank(), sb.AdaptiveLowRank(), sb.Clipped(LowRank(8), 100.0)):
+    for posterior in (LowRank(8), sb.FullRank(), sb.AdaptiveLowRank()):
         assert sb.plan(model, posterior).after
         np.testing.assert_allclose(
             *(ops.convert_to_numpy(m(x)) for m in (sb.bayesianize(model, posterior), model)), 1e-4
