@@ -21,7 +21,7 @@ help:
 	@echo "PYTHON=python3.12 make ... chooses the Python that makes .venv"
 
 demo: .venv/demo ## train small models, leave runs/demo/report.html
-	@$(BIN)/singularbayes demo
+	@PYTHONPATH=examples $(BIN)/python -m demo
 
 test: .venv/dev ## lint, then tests and doctests on JAX
 	@$(BIN)/pytest --collect-only --quiet > /dev/null 2>&1 & # on the other core: bytecode for the workers to read
@@ -68,7 +68,7 @@ FOUND = $(shell ($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])
 
 .venv/demo .venv/dev: .venv/python pyproject.toml experiments/pyproject.toml constraints.txt
 	@echo "Installing into .venv; the first time takes some minutes"
-	@$(INSTALL) $(if $(filter %/dev,$@),-e ".[dev]" -e ./experiments,-e ".[cli,plots]") && touch $@
+	@$(INSTALL) $(if $(filter %/dev,$@),-e ".[dev]" -e ./experiments,-e ".[plots]") && touch $@
 
 .venv/torch: .venv/dev # KerasHub requires TensorFlow Text, which only its preprocessing uses: hence --no-deps
 	@$(INSTALL) torch onnxruntime onnxscript && $(INSTALL) --no-deps keras-hub regex tokenizers safetensors sentencepiece \

@@ -4,10 +4,11 @@ import keras
 import numpy as np
 
 from singularbayes import LowRank, layers, ranks
-from singularbayes.ranks import work
+from singularbayes.ranks import search
 
 BUDGET = ranks.Budget(trials=5, epochs=2, draws=4)
 SPACE = {"rank": (1, 8), "beta": (0.1, 1.0)}
+GRID = {"rank": [1, 2, 4], "beta": [0.1, 1.0]}
 
 
 def data(ood=True):
@@ -21,22 +22,26 @@ def data(ood=True):
 DATA = data()
 
 
-def build(rank, units=8, rate=0.02):
+def build(rank, units=8):
     hidden = layers.Dense(units, "relu", posterior=LowRank.paper(rank))
     model = keras.Sequential([keras.Input((3,)), hidden, layers.Dense(3, posterior=LowRank.paper(3))])
-    model.compile(keras.optimizers.Adam(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 
-def train_by_formula(monkeypatch):
-    """Replaces the training by a formula, and returns the settings that were asked for."""
+def formula(settings, seed):
+    rank, beta = settings["rank"], settings.get("beta", 1.0)
+    scores = {"auroc_ood_mi": 1 - 0.05 * rank, "ece": 0.01 * rank, "num_trained": 10.0 * rank}
+    return {"nll": 1 / rank + beta + 0.1 * seed, **scores}
+
+
+def train_by_formula(monkeypatch, scores=formula):
+    """Replaces the training of a trial by a formula, and returns the settings that were asked for."""
     asked = []
 
-    def train(_, chosen, rungs):
-        asked.append(dict(chosen))
-        rank, beta = chosen.get("rank", 1), chosen.get("beta", 1.0)
-        of_detection = {"auroc_ood_mi": 1 - 0.05 * rank}
-        return [{"nll": 1 / rank + beta, **of_detection, "ece": 0.01 * rank, "num_trained": 10.0 * rank}]
+    def trained(self, trial, settings):
+        asked.append(dict(settings))
+        return search.over_seeds([scores(settings, seed) for seed in range(self.budget.seeds)])
 
-    monkeypatch.setattr(work, "train", train)
+    monkeypatch.setattr(search._Objective, "_trained", trained)
     return asked

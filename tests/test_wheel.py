@@ -91,8 +91,7 @@ def test_a_bare_installation_imports_every_package_or_names_the_extra(bare, tmp_
     where, missing = json.loads(_run(bare, _IMPORT, tmp_path))
     assert Path(where).parent == bare / "singularbayes"
     extras = {"__main__": "cli", "cli": "cli", "plots": "plots"}
-    # The demo is no package to import: its command asks for what it needs first.
-    assert set(missing) == {*extras, "demo"}, missing
+    assert set(missing) == {*extras}, missing
     for package, extra in extras.items():
         assert f"Type: pip install 'singularbayes[{extra}]'" in missing[package]
 

@@ -3,26 +3,27 @@
     python docs/scripts/pitch.py        # two minutes on a quiet core; docs/pitch.png, docs/pitch.json, and a table
 
 The spread of the anchored prior is that of SPREADS with the least mean NLL away from the data, with other seeds of the
-same function than the figure's. Other settings, and how they were chosen: `singularbayes.demo.regression`.
+same function than the figure's. Other settings, and how they were chosen: `examples/demo/regression.py`.
 """
 
 import json
+import sys
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from marks import fill
-from rich.console import Console
 from singularbayes_experiments.run import machine
 
 import singularbayes as sb
-from singularbayes.demo import Trainer, figures, regression
 from singularbayes.plots import write
 
 FOLDER = Path(__file__).parents[1]
+sys.path.insert(0, str(FOLDER.parent / "examples"))
+from demo import Trainer, regression  # noqa: E402 (the examples are no package that is installed)
+
 SEED = 1
 SPREADS, TUNING_SEEDS = (0.5, 0.7, 1.0, 1.4), (101, 102, 103)
-DRAWN = ("deterministic", "deep ensemble", "anchored mixture")
 PAGE = FOLDER / "anchored_priors.md"
 HEADS = ("RMSE", "NLL", "in the 95 % interval", "NLL, away", "in the 95 % interval, away")
 
@@ -33,7 +34,7 @@ def tuned() -> dict[str, dict[str, list[float]]]:
     for spread in SPREADS:
         settings = replace(regression.Settings(), spread=spread)
         parts = regression.parts_of(TUNING_SEEDS, settings)
-        trainer = Trainer(Console(), TUNING_SEEDS, len(SPREADS))
+        trainer = Trainer(TUNING_SEEDS)
         schedule = partial(sb.KLSchedule, settings.points)
         build = partial(regression.anchored_mixture, settings)
         models = trainer.fit(f"spread {spread:g}", build, parts, settings, schedule)
@@ -64,10 +65,9 @@ def main() -> None:
     print(tuning)
     if float(best) != settings.spread:
         raise ValueError(f"The demo's spread needs to be that which the tuning seeds choose, {best}.")
-    trainer = Trainer(Console(), (SEED,), regression.PROGRAMS)
+    trainer = Trainer((SEED,))
     parts, models = regression.trained(trainer, settings)
-    bands = regression.find_bands({method: models[method] for method in DRAWN}, parts[0], settings, SEED)
-    write(figures.bands(bands, wide=True), FOLDER / "pitch.png", dpi=160)
+    write(regression.figure(models, parts[0], settings, SEED), FOLDER / "pitch.png", dpi=160)
     found = {method: regression.evaluate(method, model, settings, SEED) for method, (model,) in models.items()}
     scores = {method: {name: run.metrics[name] for name in regression.SCORES} for method, run in found.items()}
     record = {

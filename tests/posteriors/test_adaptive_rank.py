@@ -9,7 +9,6 @@ from posterior_table import JAX_FIRST, TORCH_FIRST, assert_unbiased, built, dens
 import singularbayes as sb
 from singularbayes import AdaptiveLowRank, LowRank, layers, ranks
 from singularbayes.models import count_stored, count_trained
-from singularbayes.ranks import change
 
 pytestmark = pytest.mark.on_torch
 
@@ -266,32 +265,6 @@ def test_taking_out_what_is_off_leaves_the_mean_network_as_it_is(name):
         assert made[row.name].live_columns().sum() == row.rank <= made[row.name].ab.shape[1] <= row.before
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-3])  # next to 0 the biases alone are left
-@pytest.mark.parametrize("name", ["dense", "conv", "channels_first"])
-@pytest.mark.rows_on_torch
-@TORCH_FIRST
-def test_the_mean_network_moves_by_no_more_than_the_bound_and_not_by_a_tiny_part_of_it(name, scale):
-    model, x = _model(name), scale * _inputs(name, 200)
-    pruned = ranks.prune(model, tolerance=0.6)
-    assert any(row.removed > 0 for row in pruned.rows)
-    flat = np.linalg.norm(x.reshape(len(x), -1), axis=1)
-    moved = (_mean_outputs(model, x) - _mean_outputs(pruned.model, x)).reshape(len(x), -1)
-    moved = np.linalg.norm(moved, axis=1)
-    bounds = np.array([pruned.change(radius).value for radius in flat])
-    assert (moved <= bounds).all() and moved.max() > 1e-4 * bounds.max()
-
-
-def test_the_bound_of_one_linear_layer_is_reached():
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(5, use_bias=False, posterior=_auto())])
-    stir(model)
-    pruned = ranks.prune(model, tolerance=0.6)
-    w, smaller = (ops.convert_to_numpy(sb.find_posteriors(m)[0].mean().dense()) for m in (model, pruned.model))
-    u, s, _ = np.linalg.svd(w - smaller)
-    x = u[:, :1].T.astype("float32")  # the direction that is hit most
-    moved = np.linalg.norm(_mean_outputs(model, x) - _mean_outputs(pruned.model, x))
-    assert moved == pytest.approx(pruned.change(1.0).value, rel=1e-4) == pytest.approx(s[0], rel=1e-4)
-
-
 @TORCH_FIRST
 def test_pruning_where_nothing_is_to_be_pruned_changes_nothing_bit_for_bit():
     model, x = _model("dense"), _inputs("dense")
@@ -300,7 +273,7 @@ def test_pruning_where_nothing_is_to_be_pruned_changes_nothing_bit_for_bit():
     pruned = ranks.prune(model, tolerance=0.0)
     p, q = (sb.predict(m, x, draws=6, seed=5, likelihood="gaussian", keep_draws=True) for m in (model, pruned.model))
     np.testing.assert_array_equal(p.draws, q.draws)
-    assert pruned.change(10.0).value == 0 and [row.before for row in pruned.rows] == list(pruned.ranks.values())
+    assert [row.before for row in pruned.rows] == list(pruned.ranks.values())
 
 
 def test_the_original_is_left_alone():
@@ -310,20 +283,14 @@ def test_the_original_is_left_alone():
     np.testing.assert_array_equal(_mean_outputs(model, x), before)
 
 
-def test_what_was_pruned_is_printed_and_a_network_without_a_bound_says_why():
-    text = str(ranks.prune(_model("dense")))
-    assert "columns" in text and "moves by at most" in text
-    pruned = ranks.prune(_model("lstm"))
-    assert "No bound of the change" in str(pruned) and "(LSTM) has no norm bound here" in str(pruned)
-    with pytest.raises(ValueError, match=r"A bound of the change needs dense and convolutional layers.*LSTM"):
-        pruned.change(1.0)
-
-
-def test_a_step_of_the_bound_is_what_its_derivation_says():
-    steps = [change.Step(2.0, 1.9, 0.2, 0.5, 1.0, 0.1), change.Step(3.0, 2.5, 0.4, 0.0, 0.25, 0.5)]
-    first = 0.2 * 4.0
-    size = 2.0 * 4.0 + 0.5 + 0.1
-    assert change.bound_change(steps, 4.0).value == pytest.approx(0.25 * (2.5 * first + 0.4 * size))
+def test_the_norm_of_what_is_taken_out_is_that_of_the_difference_of_the_means():
+    model = stir(keras.Sequential([keras.Input((6,)), layers.Dense(5, use_bias=False, posterior=_auto())]))
+    pruned = ranks.prune(model, tolerance=0.6)
+    w, smaller = (ops.convert_to_numpy(sb.find_posteriors(m)[0].mean().dense()) for m in (model, pruned.model))
+    (row,) = pruned.rows
+    assert row.removed == pytest.approx(np.linalg.norm(w - smaller, 2), rel=1e-4) and row.removed > 0
+    assert row.norm == pytest.approx(np.linalg.norm(w, 2), rel=1e-4)
+    assert "removed" in str(pruned) and f"{row.removed:.3g}" in str(pruned)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +302,6 @@ def test_a_step_of_the_bound_is_what_its_derivation_says():
             lambda: ranks.prune(keras.Sequential([keras.Input((2,)), layers.Dense(2, posterior=LowRank.paper(1))])),
             "prune needs a model with AdaptiveLowRank weights",
         ),
-        (lambda: ranks.prune(_model("dense")).change(0.0), "change needs radius"),
         (
             lambda: sb.certify(_model("dense"), _inputs("dense"), np.zeros(20, int), likelihood="categorical_logits"),
             r"certify needs ranks that were fixed without the certifying examples.*dense",

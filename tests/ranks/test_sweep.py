@@ -1,25 +1,23 @@
-"""The sweep: one that trains, what is kept of it, and that it resumes."""
+"""The sweep: one that trains, what its storage keeps, and what it refuses before anything is trained."""
 
-import dataclasses
 import json
 import math
+import sys
 
 import keras
 import numpy as np
 import pytest
 import small_sweep
 from posterior_table import TORCH_FIRST
-from small_sweep import BUDGET, DATA, SPACE, build
+from small_sweep import BUDGET, DATA, GRID, SPACE, build, data
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, ranks
-from singularbayes.metrics import find_measure
-from singularbayes.ranks import work
+from singularbayes.ranks import search
 
 pytest.importorskip("optuna")
 
 pytestmark = pytest.mark.on_torch
-COMPLETE = 1  # the state of a trial in a journal
 
 
 @pytest.fixture
@@ -53,166 +51,20 @@ def test_a_space_without_beta_trains_at_the_library_s_own():
     assert trial.metrics["nll"] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("at_once", [1, 4])
-def test_with_one_objective_a_trial_that_falls_behind_is_stopped(monkeypatch, at_once):
-    begun = []
+def test_with_one_objective_a_trial_that_falls_behind_is_stopped_at_the_next_look(monkeypatch):
+    looks = []
 
-    def train(_, chosen, rungs):
-        begun.append(chosen)
-        value = float(len(begun))
-        rungs.look(1, value)
-        return [{"nll": value}]
+    def scores(self, model, seed):
+        looks.append(int(model.optimizer.iterations))
+        return {"nll": float(len(looks))}  # ever worse
 
-    monkeypatch.setattr(work, "train", train)
-    found = ranks.sweep(build, DATA, SPACE, ["nll"], ranks.Budget(trials=6, epochs=4, at_once=at_once))
-    assert [trial.metrics != {} for trial in found.trials] == [True] * 4 + [False] * 2
-    assert len(found.finished) == 4 and found.knee().number == 0 and len(begun) == 6
-
-
-def test_a_training_is_looked_at_along_the_way(monkeypatch):
-    monkeypatch.setattr(work.Work, "scores", lambda self, model, seed: {"nll": float(model.optimizer.iterations)})
-    asked = work.Work(build, DATA, (find_measure("nll"),), ranks.Budget(epochs=8, batch_size=80), "classification")
-    assert asked({"rank": 2}) == work.Ended({"nll": 8.0}, {2: 2.0, 4: 4.0, 6: 6.0})
-    others = ({2: 2.5, 4: 1.5, 6: 1.0},) * 4
-    # The least so far counts: 2 against 2.5, then 2 against 1.5.
-    assert dataclasses.replace(asked, curves=others)({"rank": 2}) == work.Ended({}, {2: 2.0, 4: 4.0})
-
-
-@pytest.mark.parametrize(("epochs", "rungs"), [(1, []), (2, [1]), (3, [1, 2]), (4, [1, 2, 3]), (10, [3, 5, 8])])
-def test_a_trial_that_has_all_its_epochs_is_not_stopped_early(epochs, rungs, monkeypatch):
-    monkeypatch.setattr(work.Work, "scores", lambda self, model, seed: {"nll": 1.0})
-    budget = ranks.Budget(epochs=epochs, batch_size=80)
-    ended = work.Work(build, DATA, (find_measure("nll"),), budget, "classification")({"rank": 2})
-    assert ended == work.Ended({"nll": 1.0}, dict.fromkeys(rungs, 1.0))
-
-
-# -- what is kept ----------------------------------------------------------------------------------------------------
-
-
-@TORCH_FIRST
-def test_the_same_call_resumes_from_its_storage_and_repeats_nothing(trained, tmp_path):
-    path = tmp_path / "sweep.log"
-    first = ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=path)
-    assert len(first.trials) == len(trained) == 5
-    again = ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=path)
-    assert again == first and len(trained) == 5
-    more = ranks.sweep(build, DATA, SPACE, budget=ranks.Budget(trials=7, epochs=2, draws=4), storage=path)
-    assert more.trials[:5] == first.trials and len(trained) == 7
-    assert len({json.dumps(chosen) for chosen in trained}) == 7
-
-
-def test_a_trial_that_was_killed_is_done_anew(trained, tmp_path, monkeypatch):
-    path = tmp_path / "sweep.log"
-    train = work.train
-
-    def killed(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(work, "train", killed)
-    with pytest.raises(KeyboardInterrupt):
-        ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=path)
-    monkeypatch.setattr(work, "train", train)
-    again = ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=path)
-    assert again == ranks.sweep(build, DATA, SPACE, budget=BUDGET) and len(again.finished) == 5
-
-
-class Backwards:
-    """An engine that ends a wave in the opposite order, and lets us look after every trial."""
-
-    def __init__(self, look=lambda: None):
-        self.look, self.waves = look, []
-
-    def map(self, function, items):
-        self.waves.append(len(items))
-        for position in reversed(range(len(items))):
-            yield position, function(items[position])
-            self.look()
-
-
-def test_trials_do_not_depend_on_the_engine_nor_on_who_ends_first(trained):
-    budget = ranks.Budget(trials=14, epochs=2, draws=4, at_once=4)  # the last ones are chosen by what was found
-    engine = Backwards()
-    found = ranks.sweep(build, DATA, SPACE, budget=budget, engine=engine)
-    assert found == ranks.sweep(build, DATA, SPACE, budget=budget)
-    assert [trial.number for trial in found.trials] == list(range(14)) and engine.waves == [4, 4, 4, 2]
-
-
-@pytest.mark.parametrize("space", [SPACE, {"rank": [1, 2, 3, 4, 5, 6, 7, 8], "beta": [0.1, 1.0]}])
-def test_whatever_moment_a_sweep_is_killed_at_it_resumes_to_the_same_trials(space, trained, tmp_path):
-    budget = ranks.Budget(trials=14, epochs=2, draws=4, at_once=4)
-    path = tmp_path / "sweep.log"
-    whole = ranks.sweep(build, DATA, space, budget=budget, storage=path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    ended = [i + 1 for i, line in enumerate(lines) if json.loads(line).get("state") == COMPLETE]
-    for kept in [*range(1, len(lines), 31), ended[1], ended[8], ended[10]]:  # the last two in a wave of the sampler's
-        killed = tmp_path / f"killed-{kept}.log"
-        killed.write_bytes(b"".join(lines[:kept]) + lines[kept][:10])  # the line that was being written
-        trained.clear()
-        assert ranks.sweep(build, DATA, space, budget=budget, storage=killed) == whole
-        assert len(trained) == 14 - sum(i <= kept for i in ended)
-
-
-def test_a_setting_that_comes_twice_in_a_wave_is_trained_once(trained):
-    found = ranks.sweep(build, DATA, {"rank": (1, 2)}, budget=ranks.Budget(trials=8, epochs=2, draws=4, at_once=8))
-    assert len(found.trials) == 8 and len(trained) == 2
-    assert len({(trial.settings["rank"], trial.metrics["nll"]) for trial in found.trials}) == 2
-
-
-def test_a_storage_that_another_process_has_open_is_refused(trained, tmp_path):
-    path = tmp_path / "sweep.log"
-
-    def look():
-        with pytest.raises(ValueError, match=r"sweep needs a storage that no other process is at; got '.*sweep.log'"):
-            ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=path)
-
-    ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=path, engine=Backwards(look))
-
-
-def test_the_same_seed_gives_the_same_trials(trained):
-    first, second = (ranks.sweep(build, DATA, SPACE, budget=BUDGET, seed=3) for _ in range(2))
-    assert first == second != ranks.sweep(build, DATA, SPACE, budget=BUDGET, seed=4)
-
-
-def test_lists_alone_are_a_grid_and_each_setting_is_trained_once(trained):
-    found = ranks.sweep(build, DATA, {"rank": [1, 2, 4], "beta": [0.1, 1.0]}, budget=20)
-    assert len(found.trials) == len(trained) == 6
-    assert {(t.settings["rank"], t.settings["beta"]) for t in found.trials} == {
-        (r, b) for r in (1, 2, 4) for b in (0.1, 1.0)
-    }
-
-
-def test_settings_of_numpy_are_those_of_python(trained, tmp_path):
-    for space in ({"rank": [1, 2], "beta": (0.1, 1.0)}, {"rank": (1, 8)}):
-        same = {name: type(choice)(np.array(choice)) for name, choice in space.items()}
-        path = tmp_path / f"{len(space)}.log"
-        found = ranks.sweep(build, DATA, same, budget=BUDGET, storage=path)
-        assert found == ranks.sweep(build, DATA, space, budget=BUDGET, storage=path)
-        assert all(type(trial.settings["rank"]) is int for trial in found.trials)
-
-
-def test_the_error_over_seeds_is_reported_kept_and_decides(tmp_path, monkeypatch):
-    def train(asked, chosen, rungs):
-        rank = chosen["rank"]
-        return [{"nll": 1 / rank + 0.1 * seed, "num_trained": 10.0 * rank} for seed in range(asked.budget.seeds)]
-
-    monkeypatch.setattr(work, "train", train)
-    budget, path = ranks.Budget(trials=9, epochs=2, seeds=3), tmp_path / "sweep.log"
-    found = ranks.sweep(build, DATA, {"rank": [1, 4, 5, 6, 8, 9]}, ["nll"], budget, storage=path)
-    # The best has 1/9 + 0.1, and an error of 0.1/√3; 1/6 + 0.1 is within it, 1/5 + 0.1 is not.
-    assert found.why() == (
-        "Take rank=6: NLL 0.2667 is within one standard error (0.058, over 3 seeds) of rank=9, the best, with "
-        "NLL 0.2111. Of all such trials it has the fewest trainable parameters."
-    )
-    assert found.recommended().settings == {"rank": 6} and found.knee().settings == {"rank": 9}
-    assert "0.2667 ± 0.058" in str(found)
-    monkeypatch.delattr(work, "train")  # nothing is trained again
-    assert ranks.sweep(build, DATA, {"rank": [1, 4, 5, 6, 8, 9]}, ["nll"], budget, storage=path) == found
-
-
-def test_a_trial_that_diverges_is_shown_and_not_taken(monkeypatch):
-    monkeypatch.setattr(work, "train", lambda _, chosen, *rest: [{"nll": math.nan if chosen["rank"] == 1 else 0.5}])
-    found = ranks.sweep(build, DATA, {"rank": [1, 2]}, ["nll"])
-    assert len(found.trials) == 2 and found.knee().settings == {"rank": 2} and "–" in str(found)
+    monkeypatch.setattr(search._Objective, "scores", scores)
+    budget = ranks.Budget(trials=6, epochs=8, batch_size=80)
+    found = ranks.sweep(build, DATA, {"rank": [1, 2, 3, 4, 5, 6]}, ["nll"], budget)
+    # A step an epoch: three looks on the way and the end, for four trials; the others end at their first look.
+    assert looks == [2, 4, 6, 8] * 4 + [2, 2]
+    assert [bool(trial.metrics) for trial in found.trials] == [True] * 4 + [False] * 2
+    assert len(found.finished) == 4 and found.knee().number == 0
 
 
 def test_several_inputs_have_as_many_examples_as_each_of_them():
@@ -225,6 +77,184 @@ def test_several_inputs_have_as_many_examples_as_each_of_them():
 
     (x, y), (held, targets) = DATA.train, DATA.validation
     both = ranks.Data(([x, x], y), ([held, held], targets))
-    made = work.Work(build, both, (find_measure("nll"),), BUDGET, "classification")
-    (scores,) = work.train(made, {"rank": 2}, None)  # a wrong number of examples is a warning
-    assert np.isfinite(scores["nll"])
+    (trial,) = ranks.sweep(build, both, {"rank": [2]}, ["nll"], BUDGET).trials
+    assert np.isfinite(trial.metrics["nll"])
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("storage", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
+def test_the_same_call_resumes_from_its_storage_and_repeats_nothing(storage, trained, tmp_path):
+    where = storage.format(tmp_path)
+    first = ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=where)
+    assert len(first.trials) == len(trained) == 5
+    assert ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=where) == first and len(trained) == 5
+    more = ranks.sweep(build, DATA, SPACE, budget=ranks.Budget(trials=7, epochs=2, draws=4), storage=where)
+    assert more.trials[:5] == first.trials and len(trained) == 7
+    assert len({json.dumps(chosen) for chosen in trained}) == 7
+    # What was interrupted and resumed has the trials of a sweep in one go.
+    assert ranks.sweep(build, DATA, SPACE, budget=ranks.Budget(trials=7, epochs=2, draws=4)) == more
+
+
+@pytest.mark.parametrize("space", [SPACE, GRID])
+def test_a_trial_that_was_killed_is_done_anew(space, trained, tmp_path, monkeypatch):
+    path = tmp_path / "sweep.log"
+    asked = search._Objective._trained
+
+    def killed(self, trial, settings):
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        return asked(self, trial, settings)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(search._Objective, "_trained", killed)
+        ranks.sweep(build, DATA, space, budget=6, storage=path)
+    found = ranks.sweep(build, DATA, space, budget=6, storage=path)
+    assert len(found.finished) == len(trained) == 6
+    assert len({json.dumps(chosen) for chosen in trained}) == 6
+
+
+def test_two_processes_at_one_storage_share_a_grid(trained, tmp_path, monkeypatch):
+    path, asked = tmp_path / "sweep.log", search._Objective._trained
+
+    def joined(self, trial, settings):
+        if not trained:  # while the first process trains its first point, another joins it and does the rest
+            trained.append(settings)
+            with monkeypatch.context() as patch:
+                patch.setattr(search._Objective, "_trained", asked)
+                ranks.sweep(build, DATA, GRID, budget=ranks.Budget(trials=5), storage=path)
+            trained.pop(0)
+        return asked(self, trial, settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search._Objective, "_trained", joined)
+        found = ranks.sweep(build, DATA, GRID, budget=ranks.Budget(trials=5), storage=path)
+    assert len(found.trials) == len(trained) == 6
+    assert len({json.dumps(chosen) for chosen in trained}) == 6
+
+
+def test_a_setting_that_comes_twice_is_trained_once(trained):
+    found = ranks.sweep(build, DATA, {"rank": (1, 2)}, budget=8)
+    assert len(found.trials) == 8 and len(trained) == 2
+    assert len({(trial.settings["rank"], trial.metrics["nll"]) for trial in found.trials}) == 2
+
+
+def test_the_same_seed_gives_the_same_trials(trained):
+    budget = ranks.Budget(trials=12, epochs=2)  # the last ones are chosen by what was found
+    first, second = (ranks.sweep(build, DATA, SPACE, budget=budget, seed=3) for _ in range(2))
+    assert first == second != ranks.sweep(build, DATA, SPACE, budget=budget, seed=4)
+
+
+def test_lists_alone_are_a_grid_and_each_setting_is_trained_once(trained):
+    found = ranks.sweep(build, DATA, GRID, budget=20)
+    assert len(found.trials) == len(trained) == 6
+    assert {(t.settings["rank"], t.settings["beta"]) for t in found.trials} == {
+        (r, b) for r in (1, 2, 4) for b in (0.1, 1.0)
+    }
+
+
+def test_settings_of_numpy_are_those_of_python(trained):
+    for space in ({"rank": [1, 2], "beta": (0.1, 1.0)}, {"rank": (1, 8)}):
+        same = {name: type(choice)(np.array(choice)) for name, choice in space.items()}
+        found = ranks.sweep(build, DATA, same, budget=BUDGET)
+        assert found == ranks.sweep(build, DATA, space, budget=BUDGET)
+        assert all(type(trial.settings["rank"]) is int for trial in found.trials)
+
+
+def test_the_error_over_seeds_is_reported_kept_and_decides(tmp_path, monkeypatch):
+    trained = small_sweep.train_by_formula(monkeypatch)
+    budget, path = ranks.Budget(trials=9, epochs=2, seeds=3), tmp_path / "sweep.log"
+    found = ranks.sweep(build, DATA, {"rank": [1, 4, 5, 6, 8, 9]}, ["nll"], budget, storage=path)
+    # The best has 1/9 + 1.1, and an error of 0.1/√3; 1/6 + 1.1 is within it, 1/5 + 1.1 is not.
+    assert found.why() == (
+        "Take rank=6: NLL 1.267 ± 0.058. It is the smallest within one standard error of rank=9, NLL 1.211 ± 0.058."
+    )
+    assert found.recommended().settings == {"rank": 6} and found.knee().settings == {"rank": 9}
+    assert "1.267 ± 0.058" in str(found)
+    again = ranks.sweep(build, DATA, {"rank": [1, 4, 5, 6, 8, 9]}, ["nll"], budget, storage=path)
+    assert again == found and len(trained) == 6
+
+
+@pytest.mark.parametrize("names", [["nll"], ["nll", "ece"]])
+def test_a_trial_that_diverges_is_shown_and_not_taken(names, monkeypatch):
+    def scores(settings, seed):
+        return {"nll": math.nan if settings["rank"] == 1 else 0.5, "ece": 0.1}
+
+    small_sweep.train_by_formula(monkeypatch, scores)
+    found = ranks.sweep(build, DATA, {"rank": [1, 2]}, names)
+    assert len(found.trials) == 2 and found.knee().settings == {"rank": 2} and "–" in str(found)
+
+
+# -- objectives, and what is refused before anything is trained ------------------------------------------------------
+
+
+def _values(loss):
+    def build(rank):
+        model = keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=LowRank(rank))])
+        model.compile("adam", loss)
+        return model
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("build", "ood", "names"),
+    [
+        (build, True, ["nll", "auroc_ood_mi"]),
+        (build, False, ["nll"]),
+        (_values(sb.GaussianNLL(0.5)), True, ["nll_total", "auroc_ood_epistemic"]),
+        (_values("mse"), False, ["rmse"]),
+    ],
+)
+def test_without_names_the_objectives_are_what_the_data_and_the_likelihood_allow(build, ood, names, monkeypatch):
+    small_sweep.train_by_formula(monkeypatch, lambda settings, seed: dict.fromkeys(names, 1.0))
+    found = ranks.sweep(build, data(ood), {"rank": [1]})
+    assert [measure.name for measure in found.objectives] == names
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"objectives": ["nll", "speed"]},
+            r"objectives that a trial has, .* got 'speed' in classification",
+        ),
+        ({"objectives": ["rmse"]}, "got 'rmse' in classification"),
+        ({"objectives": ["mean_entropy"]}, "of which more or less is better; got 'mean_entropy'"),
+        ({"objectives": "nll"}, "sweep needs a list of objectives"),
+        ({"objectives": []}, "sweep needs a list of objectives"),
+        ({"data": data(ood=False)}, "got 'auroc_ood' in classification: of out-of-distribution examples"),
+        ({"objectives": ["digits/auroc_ood"]}, "got 'digits/auroc_ood'"),
+        ({"build": _values("mse")}, "got 'nll' in regression: the likelihood does not specify the noise"),
+        ({"task": "images"}, "got task='images'"),
+        ({"space": {}}, "sweep needs a space of settings by name"),
+        ({"space": {"rank": (8, 2)}}, r"\(low, high\) with 0 < low < high, or a list, for 'rank'; got \(8, 2\)"),
+        ({"space": {"rank": []}}, r"for 'rank'; got \[\]"),
+        ({"data": DATA.train}, r"sweep needs ranks.Data\(train=\(x, y\), .*; got data of type tuple"),
+        ({"storage": "no/folder/sweep.log"}, "a storage in a folder that exists; got 'no/folder/sweep.log'"),
+        ({"build": lambda rank: None}, "sweep needs build to return a compiled Keras model; got None"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_trained(change, message, trained):
+    arguments = {"build": build, "data": DATA, "space": {"rank": (1, 8)}, "objectives": ["nll", "auroc_ood"]}
+    with pytest.raises(ValueError, match=message):
+        ranks.sweep(**{**arguments, **change})
+    assert trained == []
+
+
+def test_without_optuna_the_error_has_what_to_type(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ImportError, match=r"sweep needs optuna.*Type: pip install 'singularbayes\[sweep\]'"):
+        ranks.sweep(build, DATA, SPACE)
+
+
+@pytest.mark.parametrize(("name", "value"), [("trials", 0), ("epochs", 2.5), ("warmup", -1)])
+def test_a_budget_is_of_whole_numbers(name, value):
+    with pytest.raises(ValueError, match=f"Budget needs {name} to be an integer"):
+        ranks.Budget(**{name: value})
+
+
+def test_a_budget_reaches_the_full_kl_weight():
+    with pytest.raises(ValueError, match="Budget needs warmup < epochs; got warmup=4 and epochs=4"):
+        ranks.Budget(epochs=4, warmup=4)

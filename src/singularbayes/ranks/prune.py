@@ -1,4 +1,4 @@
-"""Taking the columns that are switched off out of a model, and a bound of what that changes."""
+"""Taking the columns that are switched off out of a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,11 +8,9 @@ import numpy as np
 from keras import ops
 
 from singularbayes import posteriors
-from singularbayes.bounds import Bound
 from singularbayes.checks import require_below_one
 from singularbayes.convert import counterparts, surgery
 from singularbayes.posteriors import Posterior, find_posteriors, flat_layers
-from singularbayes.ranks import change
 from singularbayes.text_table import text_table
 
 Kept = Mapping[int, np.ndarray]  # of a posterior, by id, whether each column stays
@@ -32,7 +30,7 @@ class PrunedMatrix:
 
 @dataclass(frozen=True)
 class Pruned:
-    """The smaller model, what was taken out of each matrix, and how far that can move the mean network.
+    """The smaller model, and what was taken out of each matrix.
 
     >>> import keras, singularbayes as sb
     >>> model = keras.Sequential([keras.Input((6,)), sb.layers.Dense(5, posterior=sb.AdaptiveLowRank(max_rank=4))])
@@ -44,26 +42,11 @@ class Pruned:
 
     model: keras.Model
     rows: tuple[PrunedMatrix, ...]
-    steps: tuple[change.Step, ...]
-    outside: tuple[str, ...]  # why `change` has no bound
 
     @property
     def ranks(self) -> dict[str, int]:
         """The rank of every matrix by its name."""
         return {row.name: row.rank for row in self.rows}
-
-    def change(self, radius: float) -> Bound:
-        """Returns an upper bound of ‖f(x) − f′(x)‖ over all ‖x‖ ≤ radius, for the mean networks before and after.
-
-        Layer by layer, with L the activation's Lipschitz constant and R_i a bound of what layer i is given,
-        D_i = L (‖W_i − ΔW_i‖ D_{i−1} + ‖ΔW_i‖ R_{i−1}): each removed norm times the norms around it.
-        """
-        if self.outside:
-            raise ValueError(
-                f"A bound of the change needs dense and convolutional layers in a row; got {'; '.join(self.outside)}. "
-                "The removed norms of every matrix stand in `rows`."
-            )
-        return change.bound_change(self.steps, radius)
 
     def __str__(self) -> str:
         head = ("matrix", "size", "columns", "rank", "‖E W‖", "‖ΔW‖ removed")
@@ -73,10 +56,7 @@ class Pruned:
         ]
         before, now = sum(row.before for row in self.rows), sum(self.ranks.values())
         title = f"Pruned {self.model.name!r}: {before} columns, now {now}"
-        lines = [f"No bound of the change of its mean: {'; '.join(self.outside)}."]
-        if not self.outside:
-            lines = [f"Its mean network moves by at most {self.change(1.0).rounded} for an input of norm 1."]
-        return "\n".join([title, text_table(head, cells), *lines])
+        return f"{title}\n{text_table(head, cells)}"
 
 
 def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
@@ -115,7 +95,6 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
             f"prune needs a model with AdaptiveLowRank weights; got {model.name!r}, which has none. A trained model of "
             "fixed ranks can be judged by its spectrum: ranks.by_spectrum(model)."
         )
-    steps, outside = change.read_steps(copy, {key: ~stay for key, stay in kept.items()})
     rows, new = [], {}
     for place in surgery.places(copy, surgery.is_ours):
         if surgery.is_ours(place.layer) and _adaptive(place.layer):
@@ -125,7 +104,7 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
                 new[id(place.layer)] = smaller
     pruned = surgery.exchange(copy, new)
     surgery.compile_like(pruned, model)
-    return Pruned(pruned, tuple(rows), steps, outside)
+    return Pruned(pruned, tuple(rows))
 
 
 def _adaptive(layer) -> list:
@@ -133,15 +112,22 @@ def _adaptive(layer) -> list:
 
 
 def _row(posterior: Posterior, kept: Kept) -> PrunedMatrix:
-    (a, b), gone = change.factor_means(posterior), ~kept[id(posterior)]
+    ((a, _), (b, _)), gone = posterior.factor_moments(), ~kept[id(posterior)]
     return PrunedMatrix(
         name=posterior.path,
         shape=(len(a), len(b)),
         before=a.shape[1],
         rank=int(kept[id(posterior)].sum()),
-        norm=change.norm_of(a, b),
-        removed=change.norm_of(a[:, gone], b[:, gone]),
+        norm=_norm(a, b),
+        removed=_norm(a[:, gone], b[:, gone]),
     )
+
+
+def _norm(a: np.ndarray, b: np.ndarray) -> float:
+    """Returns ‖A Bᵀ‖₂, without A Bᵀ; 0 for no columns."""
+    if not a.shape[1]:
+        return 0.0
+    return float(np.linalg.norm(np.linalg.qr(a, mode="r") @ np.linalg.qr(b, mode="r").T, 2))
 
 
 # -- a layer with fewer columns ---------------------------------------------------------------------------------------

@@ -8,11 +8,8 @@ from typing import Any
 
 import keras
 import numpy as np
-from rich.console import Console
 
-from singularbayes.baselines import DeepEnsemble
-from singularbayes.prediction import Predictive, predict
-from singularbayes.training import KLSchedule, fit_many
+import singularbayes as sb
 
 Part = tuple[np.ndarray, np.ndarray]
 
@@ -28,25 +25,15 @@ class Training:
     def compiled(self, model: keras.Model, loss: Any, num_data: int) -> keras.Model:
         """Returns the model, compiled for this training."""
         steps = math.ceil(num_data / self.batch_size) * self.epochs
-        model.compile(
-            keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)),
-            loss,
-        )
+        model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)), loss)
         return model
 
 
-@dataclass
+@dataclass(frozen=True)
 class Trainer:
-    """Trains the networks of the demo, one method after another, every method with all seeds at once.
+    """Trains the networks of the demo, one method after another, every method with all seeds at once."""
 
-    Args:
-        total: how many methods there are in all stories.
-    """
-
-    console: Console
     seeds: tuple[int, ...]
-    total: int
-    done: int = 0
 
     def fit(
         self,
@@ -54,7 +41,7 @@ class Trainer:
         build: Callable[..., keras.Model],
         parts: Sequence[Part],
         training: Training,
-        schedule: Callable[[], KLSchedule] | None = None,
+        schedule: Callable[[], keras.callbacks.Callback] | None = None,
     ) -> list[keras.Model]:
         """Returns the networks that `build` makes, compiled; the one of each seed is trained on its part of the data.
 
@@ -65,17 +52,17 @@ class Trainer:
 
     def fit_ensembles(
         self, label: str, build: Callable[..., keras.Model], parts: Sequence[Part], training: Training, members: int
-    ) -> list[DeepEnsemble]:
+    ) -> list[sb.baselines.DeepEnsemble]:
         """Returns the deep ensemble of every seed; its first member is the deterministic network of that seed."""
-        seeds = [member for seed in self.seeds for member in DeepEnsemble(build, members, seed).seeds]
+        ensemble = sb.baselines.DeepEnsemble
+        seeds = [member for seed in self.seeds for member in ensemble(build, members, seed).seeds]
         repeated = [part for part in parts for _ in range(members)]
         models = self._fit(label, build, repeated, training, seeds)
-        return [DeepEnsemble.from_models(models[i : i + members]) for i in range(0, len(models), members)]
+        return [ensemble.from_models(models[i : i + members]) for i in range(0, len(models), members)]
 
     def _fit(self, label, build, parts, training, seeds, schedule=None) -> list[keras.Model]:
-        start = time.perf_counter()
-        examples = len(parts[0][0])  # the same for all
-        histories = fit_many(
+        start, examples = time.perf_counter(), len(parts[0][0])
+        histories = sb.fit_many(
             build,
             np.concatenate([x for x, _ in parts]),
             np.concatenate([y for _, y in parts]),
@@ -85,12 +72,10 @@ class Trainer:
             callbacks=None if schedule is None else lambda: [schedule()],
             rows=np.arange(len(parts) * examples).reshape(len(parts), examples),
         )
-        self.done += 1
-        trained = f"{len(seeds)} networks, {training.epochs} epochs, {time.perf_counter() - start:.0f} s"
-        self.console.print(f"{self.done}/{self.total} {label:<36} {trained}", highlight=False)
+        print(f"{label:<36} {len(seeds)} networks, {training.epochs} epochs, {time.perf_counter() - start:.0f} s")
         return [history.model for history in histories]
 
 
-def predicted(model, x: np.ndarray, draws: int, seed: int) -> Predictive:
+def predicted(model, x: np.ndarray, draws: int, seed: int) -> sb.prediction.Predictive:
     """Returns the predictions of a Keras model or of an ensemble."""
-    return model.predict(x, draws, seed) if isinstance(model, DeepEnsemble) else predict(model, x, draws, seed)
+    return sb.predict(model, x, draws, seed) if isinstance(model, keras.Model) else model.predict(x, draws, seed)
