@@ -211,7 +211,7 @@ def rank(
     from singularbayes.convert import spectrum
     from singularbayes.training import BETA
 
-    held_out = None if data is None else _read("rank", "--data", data, "x", "y")
+    held_out: Any = None if data is None else _read("rank", "--data", data, "x", "y")
     foreign = None if ood is None else _read("rank", "--ood", ood, "x")
     trained = models.load_without_optimizer(model, packages or ())
     found = spectrum(trained)
@@ -233,7 +233,7 @@ def rank(
         _show(ranks.by_spectrum(trained, share))
     else:
         shares = ranks.SHARES if explained is None else (explained,)
-        tried = ranks.by_loss(trained, *held_out, shares, likelihood=likelihood)
+        tried = ranks.by_loss(trained, held_out[0], held_out[1], shares, likelihood=likelihood)
         share = tried.explained if explained is None else explained
         _show(tried)
     if figure is not None:

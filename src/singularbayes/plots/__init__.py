@@ -15,7 +15,6 @@ from singularbayes.plots.pareto import Point, pareto, points_of
 from singularbayes.plots.predictions import predicted_classes, predicted_values
 from singularbayes.plots.spectra import spectra
 from singularbayes.plots.style import BLUE, COLOURS, INK, PAGE, PALE, SKY, VERMILION, Look, look, write
-from singularbayes.plots.sweeps import trade_offs
 
 __all__ = [
     "BLUE",
@@ -47,7 +46,6 @@ __all__ = [
     "selective_prediction",
     "spectra",
     "style",
-    "trade_offs",
     "uncertainty_histograms",
     "wealth_paths",
     "weight_correlations",

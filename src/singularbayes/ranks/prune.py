@@ -127,7 +127,7 @@ def _norm(a: np.ndarray, b: np.ndarray) -> float:
     """Returns ‖A Bᵀ‖₂, without A Bᵀ; 0 for no columns."""
     if not a.shape[1]:
         return 0.0
-    return float(np.linalg.norm(np.linalg.qr(a, mode="r") @ np.linalg.qr(b, mode="r").T, 2))
+    return float(np.linalg.norm(np.linalg.qr(a)[1] @ np.linalg.qr(b)[1].T, 2))
 
 
 # -- a layer with fewer columns ---------------------------------------------------------------------------------------

@@ -169,9 +169,9 @@ def _measures(names: Sequence[str] | None, scores: Evaluation) -> tuple[Measure,
     there -= scores.undefined.keys()
     short = _SHORT[scores.task]
     if names is None:
-        found = [name for name in ("nll", "nll_total", "rmse") if name in there][:1]
-        found += sorted(name for name in there if name.rpartition("/")[2] == short["auroc_ood"])
-        return tuple(map(find_measure, found))
+        quality = [name for name in ("nll", "nll_total", "rmse") if name in there][:1]
+        detection = sorted(name for name in there if name.rpartition("/")[2] == short["auroc_ood"])
+        return tuple(map(find_measure, [*quality, *detection]))
     if isinstance(names, str) or not names:
         raise ValueError(f"sweep needs a list of objectives, such as ['nll', 'auroc_ood']; got objectives={names!r}.")
     full = [_full_name(name, short) for name in names]
