@@ -26,7 +26,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for make in (images, uci, small, texts, windows):
         for name, found in make():
-            np.savez_compressed(folder / f"{name}.npz", **found)
+            np.savez_compressed(str(folder / f"{name}.npz"), allow_pickle=False, **found)
             print(name, {key: value.shape for key, value in found.items()}, flush=True)
 
 
@@ -43,7 +43,9 @@ def stacked(splits: list[Arrays]) -> Arrays:
 def images() -> Iterator[tuple[str, Arrays]]:
     """Gives the 55,000 rows that may train; the tasks take the first of them, and add noise."""
     for name, load in IMAGES.items():
-        x, y = load().train
+        train = load().train
+        assert train is not None
+        x, y = train
         order = np.random.default_rng(0).permutation(len(x))
         places = [order[5000:], order[:2500], order[2500:5000]]
         yield name, parts(x.reshape(len(x), -1), y.astype("int32"), places)

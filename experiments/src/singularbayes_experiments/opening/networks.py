@@ -1,5 +1,6 @@
 """The networks of the trial as functions of drawn matrices."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ def rows(ids, matrix: Matrix):
 
 def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> Network:
     sizes = (inputs, *hidden, outputs)
-    shapes = {str(i): size for i, size in enumerate(zip(sizes[:-1], sizes[1:], strict=True))}
+    shapes = {str(i): size for i, size in enumerate(itertools.pairwise(sizes))}
 
     def apply(weights, plain, x):
         for name in shapes:
