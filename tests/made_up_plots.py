@@ -6,7 +6,8 @@ from matplotlib.text import Text
 
 from singularbayes import metrics, plots
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
-from singularbayes.plots import BoundPanel, Measure, Point
+from singularbayes.metrics import Measure
+from singularbayes.plots import Point
 
 METHODS = (
     "low-rank Gaussian (r = 15)",
@@ -29,35 +30,17 @@ PROBABILITIES = {method: _RNG.dirichlet(np.full(5, 0.3), 200) for method in METH
 LABELS = {method: p.argmax(axis=1) * (_RNG.random(200) < 0.8) for method, p in PROBABILITIES.items()}
 RELIABILITY = {m: metrics.reliability_curve(PROBABILITIES[m], LABELS[m], 8, "equal_width") for m in METHODS}
 TARGETS = _RNG.normal(size=300)
-INTERVALS = {
-    m: metrics.interval_calibration_curve(np.zeros(300), np.full(300, 0.4 + 0.3 * i), TARGETS)
-    for i, m in enumerate(METHODS)
-}
 SELECTIVE = {m: metrics.selective_curve(1 - PROBABILITIES[m].max(axis=1), _RNG.random(200) < 0.2) for m in METHODS}
-UNCERTAINTIES = {m: (_RNG.exponential(0.1, 150), _RNG.exponential(0.3, 90)) for m in METHODS}
 GRID = np.linspace(-0.5, 1.5, 40)
 DRAWS = np.sin(3 * GRID) + _RNG.normal(0, 0.1, (50, 40)) * (1 + GRID**2)
 BANDS = {m: plots.quartile_bands(GRID, DRAWS * (1 + i / 7), 0.1) for i, m in enumerate(METHODS[:3])}
 POINTS_X, POINTS_Y = _RNG.uniform(0, 0.6, 90), _RNG.normal(size=90)
 CORRELATIONS = {m: np.corrcoef(_RNG.normal(size=(12, 20))) for m in METHODS[2:4]}
-RANKS = (1, 2, 3, 5, 8, 11, 16, 24, 32, 48, 64)
-PANELS = (
-    BoundPanel(
-        "error rate",
-        RANKS,
-        {"McAllester": np.sqrt(RANKS) / 3.2, "Seeger, with the exact KL": np.sqrt(RANKS) / 4},
-        {"error on test data": np.full(11, 0.1)},
-        vacuous=1.0,
-        full_rank={"McAllester": 2.9, "error on test data": 0.09},
-    ),
-    BoundPanel("Gaussian complexity", RANKS, {"by spectral norms": 19 + 4 * np.sqrt(RANKS)}),
-)
 POINTS = [
     Point(f"{rank}, {rank}", *xy, f"KL weight {group}")
     for group in (0.05, 0.1, 0.25)
     for rank, xy in zip((5, 10, 15, 20, 25), _RNG.uniform(0.2, 0.9, (5, 2)).tolist(), strict=True)
 ]
-CURVES = {m: {10.0**k: _RNG.uniform(0.1, 0.9, 3).tolist() for k in range(-4, 3)} for m in MEASURES}
 SPECTRUM = Spectrum(
     "model",
     tuple(MatrixSpectrum(f"dense_{i}", "Dense", "kernel", (9, 9), np.exp(-np.arange(9.0) / i)) for i in range(1, 4)),
@@ -66,12 +49,9 @@ SPECTRUM = Spectrum(
 # The figures of a column's width, made anew at every call.
 FIGURES = {
     "reliability": lambda: plots.reliability(RELIABILITY),
-    "interval_calibration": lambda: plots.interval_calibration(INTERVALS),
-    "selective_prediction": lambda: plots.selective_prediction(SELECTIVE, "mean absolute error", "µg/m³"),
-    "uncertainty_histograms": lambda: plots.uncertainty_histograms(UNCERTAINTIES, "mutual information (nats)"),
+    "selective_prediction": lambda: plots.selective_prediction(SELECTIVE, "mean absolute error (µg/m³)"),
     "function_bands": lambda: plots.function_bands(BANDS, POINTS_X, POINTS_Y, "time (h)", "PM2.5 (µg/m³)"),
     "weight_correlations": lambda: plots.weight_correlations(CORRELATIONS, rows=4, columns=3),
-    "bounds_against_rank": lambda: plots.bounds_against_rank(PANELS),
     "predicted_values": lambda: plots.predicted_values(GRID, GRID - 1, GRID + 1, TARGETS[:40], "95 %, total variance"),
     "predicted_classes": lambda: plots.predicted_classes(
         PROBABILITIES["SWAG"].max(axis=1),
@@ -80,7 +60,6 @@ FIGURES = {
         PROBABILITIES["SWAG"].argmax(axis=1) == LABELS["SWAG"],
     ),
     "pareto": lambda: plots.pareto(POINTS, MEASURES[1], MEASURES[3]),
-    "against_setting": lambda: plots.against_setting(CURVES, "weight β of the KL", marks=[1.0]),
 }
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 STUB = Path(sb.__file__).with_name("__init__.pyi")
 API = sorted(page for page in (ROOT / "docs" / "api").glob("*.md") if page.stem != "index")
 # Their examples train for seconds, or need a cluster: a guide has one, which its test runs or a test of its own covers.
-IN_A_GUIDE = {"sweep": "ranks.md", "panels_of": "certify.md"}
+IN_A_GUIDE = {"sweep": "ranks.md"}
 
 
 def _listed(page):

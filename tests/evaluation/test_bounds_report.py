@@ -13,7 +13,6 @@ from singularbayes.evaluation import norm_bounds, small_variance_of_model
 from singularbayes.evaluation.feed_forward import activation_name, factor_draws, read_dense_layers
 from singularbayes.evaluation.norm_bounds import accepted_brier, margin_risk_of
 from singularbayes.evaluation.small_variance import norm_limits
-from singularbayes.plots.bounds import panels_of
 
 pytestmark = pytest.mark.on_torch
 
@@ -243,11 +242,6 @@ def test_curves_pass_through_the_bounds_of_the_models_own_rank():
     assert curves.pac_bayes[at] == pytest.approx(report["PAC-Bayes, square root"].bound.terms["uncapped"])
     assert curves.complexity[at] == pytest.approx(report["Gaussian complexity, explicit"].bound.terms["uncapped"])
     assert all(np.diff(curves.pac_bayes) > 0) and all(np.diff(curves.complexity) > 0)
-    above, below = panels_of(report)
-    assert above.vacuous == below.vacuous == 1 and list(above.values) == ["PAC-Bayes, from rank 2"]
-    none = keras.Sequential([keras.Input((4,)), layers.Dense(1, posterior=FullRank(prior="normal"), use_bias=False)])
-    with pytest.raises(ValueError, match="panels_of needs a model with weight matrices"):
-        panels_of(bounds_report(none, X, Y, draws=10, likelihood="bernoulli_logits"))
 
 
 def relu(z):
@@ -330,8 +324,6 @@ def test_an_lstm_is_refused_by_feed_forward_bounds_and_taken_by_pac_bayes():
     assert index.figure > 0 and "bounds nothing" in index.words
     assert not report.curves.covered
     assert report.curves.complexity[report.curves.ranks.index(2)] == pytest.approx(index.figure)
-    _, below = panels_of(report)
-    assert list(below.values) == ["published index, no certificate, from rank 2"] and below.vacuous is None
 
 
 def test_a_model_that_cannot_be_certified_says_so_in_its_row():

@@ -9,10 +9,9 @@ from scipy import stats
 
 from singularbayes import plots
 from singularbayes.evaluation import Evaluation, compare
-from singularbayes.metrics import auroc_ood, find_measure
+from singularbayes.metrics import Measure
 from singularbayes.metrics.pareto import pareto_front
-from singularbayes.plots import BoundPanel, Measure, Point
-from singularbayes.plots.bounds import last_useful_rank
+from singularbayes.plots import Point
 
 
 def _drawn(line):
@@ -49,7 +48,7 @@ def test_a_comparison_of_two_measures_goes_into_a_pareto_figure():
     assert axes.get_xlabel() == "peak MB, lower is better"
 
 
-# -- curves and histograms -------------------------------------------------------------------------------------------
+# -- curves -----------------------------------------------------------------------------------------------------------
 
 
 def test_reliability_draws_every_bin_its_share_and_the_diagonal():
@@ -63,13 +62,6 @@ def test_reliability_draws_every_bin_its_share_and_the_diagonal():
     np.testing.assert_array_equal(x, y)
 
 
-def test_interval_calibration_draws_every_level_and_the_diagonal():
-    (axes,) = FIGURES["interval_calibration"]().axes
-    for curve, line in zip(made_up.INTERVALS.values(), axes.lines[:-1], strict=True):
-        np.testing.assert_array_equal(_drawn(line), [curve.levels, curve.observed])
-    np.testing.assert_array_equal(_drawn(axes.lines[-1]), [[0, 1], [0, 1]])
-
-
 def test_selective_prediction_draws_the_risk_at_every_share_kept():
     (axes,) = FIGURES["selective_prediction"]().axes
     for curve, line in zip(made_up.SELECTIVE.values(), axes.lines, strict=True):
@@ -79,20 +71,7 @@ def test_selective_prediction_draws_the_risk_at_every_share_kept():
     assert axes.get_ylabel() == "mean absolute error (µg/m³),\nlower is better" and axes.get_ylim()[0] == 0
 
 
-def test_histograms_share_their_bins_and_each_kind_sums_to_100_percent():
-    figure = FIGURES["uncertainty_histograms"]()
-    most = max(max(k.max(), f.max()) for k, f in made_up.UNCERTAINTIES.values())
-    for axes, (method, pair) in zip(figure.axes, made_up.UNCERTAINTIES.items(), strict=True):
-        for steps, values in zip(axes.patches[1::2], pair, strict=True):
-            bars, edges, _ = steps.get_data()
-            np.testing.assert_allclose(edges, np.linspace(0, most, 26))
-            np.testing.assert_allclose(bars, 100 * np.histogram(values, edges)[0] / len(values))
-            assert bars.sum() == pytest.approx(100)
-        assert axes.patches[1].get_hatch() is None and axes.patches[3].get_hatch()
-        assert axes.get_title(loc="left") == f"{method}, AUROC {auroc_ood(*pair):.3f}"
-
-
-# -- bands, maps, bounds, fronts -------------------------------------------------------------------------------------
+# -- bands, maps, fronts ---------------------------------------------------------------------------------------------
 
 
 def test_the_quartiles_of_new_targets_are_those_of_functions_with_noise():
@@ -139,26 +118,6 @@ def test_a_heat_map_holds_the_matrix_on_a_scale_from_minus_1_to_1_and_parts_the_
     assert figure.axes[2].get_xlabel() == "correlation of two entries, 3 columns in each row"
 
 
-def test_bounds_are_drawn_at_their_ranks_with_the_last_rank_that_is_not_vacuous():
-    above, below = FIGURES["bounds_against_rank"]().axes
-    first = made_up.PANELS[0]
-    for line, values in zip(above.lines, [*first.values.values(), *first.observed.values()], strict=False):
-        np.testing.assert_array_equal(_drawn(line), [first.ranks, values])
-    full = [line for line in above.lines if line.get_markerfacecolor() == "white"]
-    assert [line.get_ydata()[0] for line in full] == list(first.full_rank.values())
-    assert all(line.get_xdata()[0] > first.ranks[-1] for line in full)
-    assert [text.get_text() for text in above.get_legend().get_texts()] == [
-        "McAllester (below 1 to rank 8)",
-        "Seeger, with the exact KL (below 1 to rank 11)",
-        "error on test data",
-    ]
-    assert above.get_xticklabels()[-1].get_text() == "full" and below.get_xticklabels()[-1].get_text() != "full"
-    assert len(below.lines) == 1 and not below.patches and below.get_ylim()[0] == 0
-    assert last_useful_rank([1, 2], [1.0, 0.5], 1.0) is None
-    (axes,) = plots.bounds_against_rank([BoundPanel("error rate", [1, 2], {"a": [1.5, 1.9]}, vacuous=1.0)]).axes
-    assert axes.get_legend().get_texts()[0].get_text() == "a (below 1 at no rank)"
-
-
 @pytest.mark.parametrize("better", [("lower", "higher"), ("higher", "higher"), ("lower", "lower"), ("higher", "lower")])
 def test_a_pareto_figure_fills_labels_and_joins_exactly_the_front(better):
     x, y = Measure("x", better[0]), Measure("y", better[1])
@@ -186,11 +145,3 @@ def test_labels_of_points_that_nearly_coincide_are_moved_apart():
     (axes,) = figure.axes
     boxes = [Text.get_window_extent(text) for text in axes.texts]
     assert len(boxes) == 5 and not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
-def test_bars_against_a_setting_are_standard_errors():
-    (axes,) = plots.against_setting({find_measure("nll"): {0.1: [1.0, 3.0], 1.0: [2.0]}}, "β").axes
-    (bars,) = axes.containers[0].lines[2]
-    (low, high), (other_low, other_high) = (segment[:, 1] for segment in bars.get_segments())
-    assert (low, high) == pytest.approx((2.0 - 1.0, 2.0 + 1.0))  # √2 / √2
-    assert other_low == other_high == 2.0

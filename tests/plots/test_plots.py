@@ -55,15 +55,15 @@ def test_axes_say_what_they_show(figure):
         assert axes.get_ylabel() or figure.get_supylabel() or not axes.get_subplotspec().is_first_col()
 
 
-@pytest.mark.parametrize("name", ["reliability", "interval_calibration", "selective_prediction"])
+@pytest.mark.parametrize("name", ["reliability", "selective_prediction"])
 def test_the_legend_names_every_method_in_order(name):
     labels = legend_labels(FIGURES[name]())
     assert len(labels) == len(METHODS) and all(map(str.startswith, labels, METHODS))
 
 
-@pytest.mark.parametrize("name", ["uncertainty_histograms", "function_bands", "weight_correlations"])
+@pytest.mark.parametrize("name", ["function_bands", "weight_correlations"])
 def test_the_panels_name_every_method_in_order(name):
-    given = {"uncertainty_histograms": made_up.UNCERTAINTIES, "function_bands": made_up.BANDS}
+    given = {"function_bands": made_up.BANDS}
     titles = [axes.get_title(loc="left") for axes in FIGURES[name]().axes if axes.get_title(loc="left")]
     assert all(itertools.starmap(str.startswith, zip(titles, given.get(name, made_up.CORRELATIONS), strict=True)))
 

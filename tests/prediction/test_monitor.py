@@ -143,14 +143,6 @@ def test_regression_predictions_are_watched_by_their_epistemic_part_and_standard
         sb.Monitor(value_predictive(draws), score="entropy")
 
 
-def test_the_figure_has_a_line_per_stream_and_the_threshold():
-    monitor = sb.Monitor(np.arange(100.0))
-    monitor.update(np.arange(30.0))
-    axes = monitor.plot().axes[0]
-    assert axes.lines[0].get_label() == "uncertainty"
-    assert axes.lines[1].get_ydata()[0] == monitor.threshold
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

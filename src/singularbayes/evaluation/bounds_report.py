@@ -53,7 +53,7 @@ def bounds_report(
     PAC-Bayes bounds of the randomised predictor; bounds by Gaussian complexity of the mean predictor, for half the
     Brier score; and the small-variance certificate with the bound it gives for the mean network. The last two are about
     feed-forward networks without biases: for others the table has the reason. Published forms stand beside the sound
-    ones with their defects, and so do figures that plan a rank. `plots.panels_of` has them against the rank.
+    ones with their defects, and so do figures that plan a rank.
 
     Args:
         draws: of networks, for each bound that needs some.

@@ -46,7 +46,7 @@ class BoundsReport:
     """Rows in a fixed order; `report["PAC-Bayes, kl inverse"]` is one by name.
 
     Attributes:
-        curves: the bounds at other ranks, for `plots.panels_of`; None where no weight has a rank.
+        curves: the bounds at other ranks, None where no weight has a rank.
 
     >>> BoundsReport("net", 100, ()).rows
     ()

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Annotation
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from singularbayes.checks import require_some
@@ -76,7 +76,9 @@ def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point |
     texts = [*looks, *(str(line.get_label()) for line in others)]
     figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height(texts)))
     axes = figure.subplots()
-    _stairs(axes, table[front], x)
+    # Along the front from its best x to its best y; every step first gives up x, then gains y.
+    corners = table[front][np.argsort(-x.sign * table[front][:, 0], kind="stable")]
+    axes.step(corners[:, 0], corners[:, 1], where="post", zorder=2, **_LINE)
     for point, best in zip(points, front, strict=True):
         look = looks[point.group]
         fill = look.colour if best else "white"
@@ -88,7 +90,12 @@ def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point |
         axes.plot([recommended.x], [recommended.y], zorder=3, **_RING)
     axes.margins(0.18)
     axes.set(xlabel=x.axis, ylabel=y.axis.replace(", ", ",\n"))
-    style.legend_below(figure, [*_marks(looks), *others])
+    marks: Any = {"ls": "", "ms": 4.5}
+    groups = [
+        Line2D([], [], marker=look.marker, mfc=look.colour, mec=look.colour, label=group, **marks)
+        for group, look in looks.items()
+    ]
+    style.legend_below(figure, [*groups, *others])
     _label_front(figure, axes, [point for point, best in zip(points, front, strict=True) if best], x, y)
     return figure
 
@@ -97,58 +104,29 @@ _LINE: Any = {"color": style.GREY, "lw": 0.8, "ls": "-"}
 _RING: Any = {"ls": "", "marker": "o", "ms": 9, "mfc": "none", "mec": style.INK, "mew": 0.8}
 
 
-def _marks(looks: dict[str, style.Look]) -> list[Line2D]:
-    return [
-        Line2D([], [], ls="", marker=look.marker, ms=4.5, mfc=look.colour, mec=look.colour, label=group)
-        for group, look in looks.items()
-    ]
-
-
-def _stairs(axes: Axes, front: np.ndarray, x: Measure) -> None:
-    # Along the front from its best x to its best y; every step first gives up x, then gains y.
-    corners = front[np.argsort(-x.sign * front[:, 0], kind="stable")]
-    axes.step(corners[:, 0], corners[:, 1], where="post", zorder=2, **_LINE)
-
-
 def _label_front(figure: Figure, axes: Axes, front: list[Point], x: Measure, y: Measure) -> None:
     """Writes labels on the better side of the front, where no point can be, further off where another label is."""
     figure.draw_without_rendering()
-    frame, pixels = axes.get_window_extent(), figure.dpi / 72
     taken: list[Bbox] = []
     for point in sorted(front, key=lambda point: x.sign * point.x):
-        near = _label(axes, point, x.sign * _NEAR, y.sign * _NEAR)
-        box = near.get_window_extent().padded(_GAP)
-        near.remove()
-        for right, up in _PLACES:
-            moved = box.translated(x.sign * (right - _NEAR) * pixels, y.sign * (up - _NEAR) * pixels)
-            if _inside(moved, frame) and not any(moved.overlaps(other) for other in taken):
+        for away in _PLACES:
+            text = axes.annotate(
+                point.label,
+                (point.x, point.y),
+                (x.sign * _NEAR, y.sign * away),
+                textcoords="offset points",
+                ha="left" if x.sign > 0 else "right",
+                va="bottom" if y.sign > 0 else "top",
+                fontsize=7,
+                arrowprops={"arrowstyle": "-", "lw": 0.4, "color": style.GREY} if away > _NEAR else None,
+            )
+            text.set_in_layout(False)  # it is inside the frame, which must not move after the labels are placed
+            box = Text.get_window_extent(text).padded(1.5)
+            if away == _PLACES[-1] or not any(box.overlaps(other) for other in taken):
                 break
-        else:  # no place is free: better covered than missing
-            right, up, moved = _NEAR, _NEAR, box
-        _label(axes, point, x.sign * right, y.sign * up)
-        taken.append(moved)
+            text.remove()
+        taken.append(box)
 
 
-_NEAR, _GAP = 3, 1.5  # points between a mark and its label, pixels around a label
-# Further and further off, on the better side.
-_PLACES = sorted(((right, up) for right in range(_NEAR, 100, 4) for up in range(_NEAR, 100, 4)), key=sum)
-
-
-def _inside(box: Bbox, frame: Bbox) -> bool:
-    return bool(frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1)
-
-
-def _label(axes: Axes, point: Point, right: float, up: float) -> Annotation:
-    line = {"arrowstyle": "-", "lw": 0.4, "color": style.GREY, "shrinkA": 0, "shrinkB": 2}
-    text = axes.annotate(
-        point.label,
-        (point.x, point.y),
-        (right, up),
-        textcoords="offset points",
-        ha="left" if right > 0 else "right",
-        va="bottom" if up > 0 else "top",
-        fontsize=7,
-        arrowprops=line if max(abs(right), abs(up)) > _NEAR else None,
-    )
-    text.set_in_layout(False)  # it is inside the frame, which must not move after the labels are placed
-    return text
+_NEAR = 3  # points between a mark and its label
+_PLACES = range(_NEAR, 100, 6)

@@ -5,12 +5,9 @@ paper swallows. Figures for print are one column wide, and no text in them is sm
 """
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 try:
@@ -83,36 +80,15 @@ class Look:
 def looks(names: Iterable[str]) -> dict[str, Look]:
     """Returns the look of every method, by its place: the same methods in the same order look alike in all figures.
 
-    Inside `with same_looks(…)` the methods that are named there look as given there.
-
     >>> [look.marker for look in looks(["low-rank", "full-rank"]).values()]
     ['o', 's']
     """
-    given = _GIVEN.get()
-    return {name: given.get(name) or look(i) for i, name in enumerate(names)}
+    return {name: look(i) for i, name in enumerate(names)}
 
 
 def look(place: int) -> Look:
     """Returns the look of a place; no two of the first 56 have both colour and marker in common."""
     return Look(COLOURS[place % len(COLOURS)], _LINES[place % len(_LINES)], _MARKERS[place % len(_MARKERS)])
-
-
-_GIVEN: ContextVar[Mapping[str, Look]] = ContextVar("given", default=MappingProxyType({}))
-
-
-@contextmanager
-def same_looks(given: Mapping[str, Look]) -> Iterator[None]:
-    """Gives methods these looks in all figures that are drawn inside, whichever of them a figure shows.
-
-    >>> with same_looks({"full-rank": look(1)}):
-    ...     [each.marker for each in looks(["full-rank", "low-rank"]).values()]
-    ['s', 's']
-    """
-    token = _GIVEN.set(given)
-    try:
-        yield
-    finally:
-        _GIVEN.reset(token)
 
 
 def drawn_in(style: Any) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:

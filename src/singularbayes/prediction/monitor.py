@@ -5,17 +5,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from singularbayes.checks import aligned, labelled, require_finite, require_integer, require_package, require_share
+from singularbayes.checks import aligned, labelled, require_finite, require_integer, require_share
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.metrics import ConformalMartingale, label_nll
 from singularbayes.models import write_whole
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _SCORES = {"classification": "entropy", "regression": "epistemic"}
 _VERSION = 3
@@ -182,13 +179,6 @@ class Monitor:
         return {
             name: np.stack([path[:, 0], np.exp(np.minimum(path[:, 1], 700))], axis=1) for name, path in paths.items()
         }
-
-    def plot(self) -> "Figure":
-        """Returns a figure of the wealth of every stream, with the threshold of an alarm."""
-        require_package("matplotlib", "plots", "Monitor.plot")
-        from singularbayes.plots import wealth_paths
-
-        return wealth_paths(self.paths, self.threshold)
 
     # -- its life ------------------------------------------------------------------------------------------------------
 
