@@ -17,11 +17,11 @@ from keras import ops
 
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import is_whole, weights_at
-from singularbayes.convert.layer_matrices import Slot, find_slots, find_weights
+from singularbayes.convert.layer_matrices import find_slots, find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
 from singularbayes.models import require_model, write_whole
-from singularbayes.posteriors import Posterior, find_posteriors, quantize_columns, serialize
+from singularbayes.posteriors import Posterior, find_posteriors, serialize
 
 _FORMAT = "singularbayes adapters 1"
 
@@ -132,7 +132,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
     if made:
         model = surgery.copied(base)
         places = _layers(model)
-        model = surgery.exchange(model, {id(places[keys].layer): layer for keys, layer in made.items()})
+        surgery.exchange(model, {id(places[keys].layer): layer for keys, layer in made.items()})
         surgery.compile_like(model, base)
     layers, values = _layers(model), iter(arrays)
     for entry in entries:
@@ -150,7 +150,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
 
 def _layers(model) -> dict[str, surgery.Place]:
     """Returns the layers with weights of their own by their place."""
-    found = {"/".join(place.keys): place for place in surgery.places(model, whole=is_whole)}
+    found = {place.key: place for place in surgery.places(model, whole=is_whole)}
     return {keys: place for keys, place in found.items() if weights_at(place.layer)}
 
 
@@ -178,7 +178,7 @@ def _posteriors(layer) -> dict[str, Posterior]:
 
 
 def _entry(keys: str, place: surgery.Place, trained: list) -> _Entry:
-    layer, path = place.layer, place.path or place.layer.name
+    layer, path = place.layer, place.path
     entry = _Entry(keys, path, _kind(layer), bool(layer.trainable), None, [list(w.shape) for w in trained])
     if isinstance(layer, PerComponent):
         entry.components = layer.components
@@ -193,7 +193,7 @@ def _entry(keys: str, place: surgery.Place, trained: list) -> _Entry:
 
 
 def _frozen_matrices(layer) -> list[np.ndarray]:
-    return [_numpy(w) for posterior in _posteriors(layer).values() for w in posterior.frozen_weights[:1]]  # no scales
+    return [_numpy(w) for posterior in _posteriors(layer).values() for w in posterior.frozen_weights]
 
 
 def _hash(layer, entry: _Entry) -> str | None:
@@ -205,12 +205,7 @@ def _hash(layer, entry: _Entry) -> str | None:
     if surgery.is_ours(layer):
         return _hash_of(_frozen_matrices(layer))
     places = find_slots(layer, entry.per_head)
-    return _hash_of([_as_kept(places[name]) for name, config in entry.posteriors.items() if _keeps(config)])
-
-
-def _as_kept(slot: Slot) -> np.ndarray:
-    """Returns a matrix of the base as an adapter keeps it: integers where it is quantised."""
-    return quantize_columns(slot.read())[0] if slot.dtype == "int8" else slot.read()
+    return _hash_of([places[name].read() for name, config in entry.posteriors.items() if _keeps(config)])
 
 
 def _keeps(config: dict) -> bool:

@@ -1,16 +1,12 @@
 """A Bayesian model from any Keras model."""
 
+from collections.abc import Sequence
+
 import keras
 
 from singularbayes.convert import counterparts, surgery
-from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, bias_of, decide, require_start
-from singularbayes.convert.members import (
-    Models,
-    count_requested_components,
-    is_per_component,
-    make_per_component,
-    members_of,
-)
+from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, bias_of, decide
+from singularbayes.convert.members import Models, make_per_component
 from singularbayes.models import find_backbone, track
 from singularbayes.posteriors import Posterior, initializers
 
@@ -69,49 +65,48 @@ def bayesianize(
     >>> [posterior.rank for posterior in sb.find_posteriors(bayes)]
     [4, 2]
     """
-    require_start(init, unsupported)
-    members = members_of(model, init)
-    model = members[0]
-    decisions = decide(model, posterior, rules, per_head, len(members))
+    decisions = decide(model, posterior, rules, init, unsupported, per_head)
+    first = model[0] if isinstance(model, Sequence) else model
     if unsupported == "error":
         _require_supported([decision for decision in decisions if decision.unsupported])
     if all(decision.reason in (NO_MATRIX, BAYESIAN) for decision in decisions):
         raise ValueError(
-            f"bayesianize needs a model with a weight matrix that is not Bayesian yet; got {model.name!r}, which has "
+            f"bayesianize needs a model with a weight matrix that is not Bayesian yet; got {first.name!r}, which has "
             "none."
         )
     if not any(decision.posteriors for decision in decisions):
         raise ValueError(
-            f"bayesianize needs a posterior for at least one layer of {model.name!r}; got posterior={posterior!r} and "
+            f"bayesianize needs a posterior for at least one layer of {first.name!r}; got posterior={posterior!r} and "
             f"rules={rules!r}, which keep them all. Pass a rank or a posterior, such as LowRank(16)."
         )
-    components = count_requested_components(members, decisions)
-    by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
-    copy = surgery.copied(model)
-    in_copy = {place.keys: place.layer for place in surgery.places(copy)}
+    copy = surgery.copied(first)
+    in_copy = {place.key: place.layer for place in surgery.places(copy)}
     new = {}
     for decision in track(decisions, len(decisions), "layers"):
-        given = [layers[decision.place.keys] for layers in by_keys]
-        if decision.posteriors:
-            adapts = any(chosen.adapts for chosen in decision.posteriors.values())
-            centred = init == "svd" or adapts or decision.frozen
-            with initializers.leaving_out("means" if centred else ""):
-                bias = bias_of(decision, bias_posterior, len(members))
-                counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias, per_head)
-            if centred:
-                counterparts.start_from(counterpart, *given, equal=decision.frozen)
-            new[id(in_copy[decision.place.keys])] = counterpart
-            continue
+        made = _converted(decision, init, bias_posterior, per_head)
+        if made is not decision.layer:
+            new[id(in_copy[decision.place.key])] = made
+    surgery.exchange(copy, new)
+    _freeze_base(copy, decisions)
+    surgery.compile_like(copy, first)
+    return copy
+
+
+def _converted(decision: Decision, init: str, bias_posterior, per_head: bool) -> keras.layers.Layer:
+    """Returns what takes the place of a layer, or the layer itself where that is kept."""
+    given = decision.given
+    if not decision.posteriors:
         if decision.part == "head":
-            given = [counterparts.trained_in_float32(layer) for layer in given]
-        if is_per_component(decision, by_keys, components):
-            new[id(in_copy[decision.place.keys])] = make_per_component(given, components)
-        elif given[0] is not decision.layer:
-            new[id(in_copy[decision.place.keys])] = given[0]
-    converted = surgery.exchange(copy, new)
-    _freeze_base(converted, decisions)
-    surgery.compile_like(converted, model)
-    return converted
+            given = tuple(map(counterparts.trained_in_float32, given))
+        return given[0] if decision.components == 1 else make_per_component(given, decision.components)
+    adapts = any(chosen.adapts for chosen in decision.posteriors.values())
+    centred = init == "svd" or adapts or decision.frozen
+    with initializers.leaving_out("means" if centred else ""):
+        bias = bias_of(decision, bias_posterior)
+        counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias, per_head)
+    if centred:
+        counterparts.start_from(counterpart, *given, equal=decision.frozen)
+    return counterpart
 
 
 def _freeze_base(model: keras.Model, decisions: list[Decision]) -> None:
@@ -121,10 +116,10 @@ def _freeze_base(model: keras.Model, decisions: list[Decision]) -> None:
     """
     if not any(decision.part == "base" and decision.posteriors for decision in decisions):
         return
-    found = {decision.place.keys: decision for decision in decisions}
+    found = {decision.place.key: decision for decision in decisions}
     find_backbone(model).trainable = True
     for place in surgery.places(model, surgery.is_ours):
-        decision = found.get(place.keys)
+        decision = found.get(place.key)
         if decision is None or decision.part == "head":
             continue
         if not decision.part and decision.layer.weights:  # a rule chose it: as it was
@@ -135,7 +130,7 @@ def _freeze_base(model: keras.Model, decisions: list[Decision]) -> None:
 
 def _require_supported(decisions: list[Decision]) -> None:
     if decisions:
-        named = [f"{type(d.layer).__name__} {d.place.path or d.layer.name!r} ({d.reason})" for d in decisions]
+        named = [f"{type(d.layer).__name__} {d.place.path!r} ({d.reason})" for d in decisions]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         raise ValueError(
             f"bayesianize needs layers that have a Bayesian counterpart; got {', '.join(named[:3])}{more}. Keep them "

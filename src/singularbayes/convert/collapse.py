@@ -1,5 +1,6 @@
 """The posterior means as a plain Keras model."""
 
+from functools import partial
 from typing import Literal, overload
 
 import keras
@@ -52,23 +53,64 @@ def collapse(model: keras.Model, merge: bool = False, *, component: int | str = 
         return [collapse(model, merge, component=k) for k in range(total)]
     assert not isinstance(component, str)
     mixed = any(source.components > 1 for source in find_sources(model))
-    copy = take_components(model, component) if mixed or component != 0 else surgery.copied(model)
-    free = set() if merge else surgery.in_lists_alone(copy)
-    new = {}
-    for place in surgery.places(copy, surgery.is_ours):
-        if surgery.is_ours(place.layer):
-            new[id(place.layer)] = _plain(place.layer, split=id(place.layer) in free)
-    plain = surgery.exchange(copy, new)
+    plain = take_components(model, component) if mixed or component != 0 else surgery.copied(model)
+    free = set() if merge else _only_listed(plain)
+    ours = [place.layer for place in surgery.places(plain, surgery.is_ours) if surgery.is_ours(place.layer)]
+    pairs = {id(layer): _pair(layer) for layer in ours if id(layer) in free and _smaller_in_two(layer)}
+    surgery.exchange(plain, {id(layer): _plain(layer) for layer in ours if id(layer) not in pairs})
+    if pairs:
+        _insert_pairs(plain, pairs)
     surgery.compile_like(plain, model)
     return plain
 
 
-def _plain(layer, split: bool) -> surgery.Chain:
+def _only_listed(model) -> set[int]:
+    """Returns the ids of the layers that only Sequential and functional models refer to: nothing calls them by name."""
+    holders = [place.layer for place in surgery.places(model, surgery.is_ours) if not surgery.is_ours(place.layer)]
+    listed, named = (
+        {id(child) for holder in holders if _lists(holder) == kind for child in surgery.children(holder)}
+        for kind in (True, False)
+    )
+    return listed - named
+
+
+def _lists(holder) -> bool:
+    return isinstance(holder, keras.Model) and surgery.lists_its_layers(holder)
+
+
+def _insert_pairs(model, pairs: dict[int, list]) -> None:
+    """Puts two layers in the place of each of some layers, in the Sequential and functional models that list it."""
+    for place in reversed(surgery.places(model)):  # models in a model before it
+        holder = place.layer
+        if not (_lists(holder) and any(id(layer) in pairs for layer in holder.layers)):
+            continue
+        if isinstance(holder, keras.Sequential):
+            parts = [part for layer in holder.layers for part in pairs.get(id(layer), [layer])]
+            inputs = [keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name) for x in holder.inputs]
+            new = keras.Sequential([*inputs, *parts], name=holder.name)
+        else:
+            new = keras.models.clone_model(holder, clone_function=_itself, call_function=partial(_called, pairs))
+        new.trainable = holder.trainable
+        surgery.become(holder, new)
+
+
+def _itself(layer):
+    return layer
+
+
+def _called(pairs, layer, *args, **kwargs):
+    if id(layer) not in pairs:
+        return layer(*args, **kwargs)
+    first, second = pairs[id(layer)]
+    return second(first(*args))
+
+
+def _plain(layer) -> keras.layers.Layer:
     if isinstance(layer, layers.TransformerEncoder):
         return _encoder(layer)
     if counterparts.plain_class(layer) is None:
         raise ValueError(f"collapse needs layers of this package; got {type(layer).__name__} {layer.name!r}.")
-    return _pair(layer) if split and _smaller_in_two(layer) else counterparts.make_plain(layer)
+    return counterparts.make_plain(layer)
 
 
 def _smaller_in_two(layer) -> bool:

@@ -35,9 +35,9 @@ def take_components(model: keras.Model, components: int | Sequence[int]) -> kera
         for place in surgery.places(copy, surgery.is_ours)
         if surgery.is_ours(place.layer) and max(map(_components, flat_layers(place.layer))) > 1
     }
-    taken = surgery.exchange(copy, new)
-    surgery.compile_like(taken, model)
-    return taken
+    surgery.exchange(copy, new)
+    surgery.compile_like(copy, model)
+    return copy
 
 
 def drop_component(model: keras.Model, component: int) -> keras.Model:

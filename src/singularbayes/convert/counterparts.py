@@ -9,7 +9,6 @@ import keras
 import numpy as np
 
 from singularbayes import layers
-from singularbayes.convert.copies import float_policy
 from singularbayes.convert.layer_matrices import as_float32, find_slots, find_weights, mean_value, require_finite
 from singularbayes.layers import hand_down
 from singularbayes.posteriors import Posterior
@@ -61,8 +60,8 @@ def refusal(layer: keras.layers.Layer) -> str | None:
     """Returns why a layer of a class that has a counterpart cannot have one itself, or None."""
     if not layer.built:
         return "it was never built: no call reached it"
-    if getattr(layer, "quantization_mode", None) not in (None, "int8"):
-        return f"it is quantised ({layer.quantization_mode}, and only int8 is supported)"
+    if getattr(layer, "quantization_mode", None):
+        return f"it is quantised ({layer.quantization_mode})"
     if isinstance(layer, keras.layers.EinsumDense):
         left, _, y = layer.equation.replace(" ", "").partition("->")
         x, _, w = left.partition(",")
@@ -129,21 +128,12 @@ def make_plain(layer: keras.layers.Layer) -> keras.layers.Layer:
 
 
 def trained_in_float32(layer: keras.layers.Layer) -> keras.layers.Layer:
-    """Returns the Keras layer with weights in float32: the layer itself, or a copy of a quantised or 16-bit one."""
-    quantized = getattr(layer, "quantization_mode", None)
-    if quantized is None and layer.variable_dtype not in ("bfloat16", "float16"):
+    """Returns the Keras layer with weights in float32: the layer itself, or a copy of a 16-bit one."""
+    if layer.variable_dtype not in ("bfloat16", "float16"):
         return layer
-    config = {**layer.get_config(), "dtype": f"mixed_{layer.variable_dtype}"}
-    if quantized:
-        config = {name: value for name, value in _arguments(layer).items() if name not in _POINT}
-    made = built_like(type(layer).from_config(config), layer)
+    made = built_like(type(layer).from_config({**layer.get_config(), "dtype": f"mixed_{layer.variable_dtype}"}), layer)
     made.exchanged = True  # so that a file has it: the config of the model describes the other
-    if not quantized:
-        made.set_weights([as_float32(weight) for weight in layer.weights])
-        return made
-    theirs = find_slots(layer)
-    for name, slot in find_slots(made).items():
-        slot.write(theirs[name].read())
+    made.set_weights([as_float32(weight) for weight in layer.weights])
     return made
 
 
@@ -176,8 +166,6 @@ def _arguments(layer) -> dict[str, Any]:
     for name in ("activation", "recurrent_activation"):
         if name in config:
             config[name] = getattr(layer, name)
-    if getattr(layer, "quantization_mode", None):
-        config["dtype"] = float_policy(layer)
     return {**config, "activity_regularizer": layer.activity_regularizer}
 
 

@@ -2,16 +2,17 @@
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 import keras
 
 from singularbayes import posteriors
 from singularbayes.checks import require_choice
-from singularbayes.convert import counterparts, surgery
+from singularbayes.convert import counterparts
 from singularbayes.convert.layer_matrices import find_slots
-from singularbayes.convert.places import own_weights
+from singularbayes.convert.members import Models, differ, members_of, require_components
+from singularbayes.convert.places import Place, is_ours, own_weights, places
 from singularbayes.models import find_backbone, is_backbone, require_tokenizer
 from singularbayes.posteriors import Posterior
 
@@ -40,11 +41,13 @@ _REASONS = {
 class Decision:
     """What becomes of one layer."""
 
-    place: surgery.Place
+    place: Place
     posteriors: Mapping[str, Posterior]  # by matrix; none when the layer is kept
     reason: str = ""  # why it is kept
     unsupported: bool = False  # whether it is kept because it cannot be converted
     part: str = ""  # of a model with a backbone that gets adapters: "base", which is frozen, or "head"
+    given: tuple[keras.layers.Layer, ...] = ()  # the layer at this place in every model
+    components: int = 1  # of a layer that is kept and that has weights for every component
 
     @property
     def layer(self) -> keras.layers.Layer:
@@ -59,9 +62,31 @@ class Decision:
 
 
 def decide(
-    model: keras.layers.Layer, posterior, rules: Rules | None = None, per_head: bool = False, members: int = 1
+    models: Models, posterior, rules: Rules | None = None, init: str = "svd", unsupported: str = "keep", per_head=False
 ) -> list[Decision]:
-    """Returns what becomes of every layer of a built model, the first of `members` models; changes nothing."""
+    """Returns what becomes of every layer of a built model, or of several of one architecture; changes nothing."""
+    require_choice("Conversion", ("svd", "random"), init=init)
+    require_choice("Conversion", ("error", "keep"), unsupported=unsupported)
+    members = members_of(models, init)
+    model = members[0]
+    _require_built(model)
+    if rules is not None and not isinstance(rules, Mapping):
+        raise ValueError(
+            "rules needs a mapping from names, patterns or classes of layers to posteriors, such as "
+            f'{{"head": None}}; got rules={rules!r}.'
+        )
+    require_tokenizer(model, "Conversion")
+    choose = _Chooser(posterior, dict(rules or {}), len(members))
+    parts = _adapts_backbone(model, posterior)
+    decisions = [_decide(place, choose, per_head, parts) for place in _convertible(model)]
+    choose.require_every_rule_used(model)
+    components = require_components(members, [q for each in decisions for q in each.posteriors.values()])
+    layers = [{place.key: place.layer for place in places(member)} for member in members]
+    decisions = [replace(each, given=tuple(found[each.place.key] for found in layers)) for each in decisions]
+    return [replace(each, components=components) if _is_per_component(each) else each for each in decisions]
+
+
+def _require_built(model) -> None:
     if not isinstance(model, keras.layers.Layer):
         remedy = ""
         if isinstance(model, (str, PurePath)):
@@ -75,17 +100,19 @@ def decide(
             f"Conversion needs a built model; got {type(model).__name__} {model.name!r}, which has no weights yet. "
             "Call it once on a batch, model(x[:1]), or build it: model.build((None, number_of_features))."
         )
-    if rules is not None and not isinstance(rules, Mapping):
-        raise ValueError(
-            "rules needs a mapping from names, patterns or classes of layers to posteriors, such as "
-            f'{{"head": None}}; got rules={rules!r}.'
-        )
-    require_tokenizer(model, "Conversion")
-    choose = _Chooser(posterior, dict(rules or {}), members)
-    parts = _adapts_backbone(model, posterior)
-    decisions = [_decide(place, choose, per_head, parts) for place in _convertible(model)]
-    choose.require_every_rule_used(model)
-    return decisions
+
+
+def _is_per_component(decision: Decision) -> bool:
+    """Returns whether a layer that is kept needs weights for every component of mixtures.
+
+    Gains and statistics that are trained do, the head beside a backbone, and what differs between the members of an
+    ensemble. Any other layer with a matrix that is kept is one for all components of a single model.
+    """
+    if decision.posteriors or not decision.layer.weights or is_ours(decision.layer):
+        return False
+    if len(decision.given) > 1:
+        return differ(decision.given)
+    return (decision.reason == NO_MATRIX or decision.part == "head") and not decision.frozen
 
 
 def _adapts_backbone(model, posterior) -> bool:
@@ -95,10 +122,10 @@ def _adapts_backbone(model, posterior) -> bool:
     return find_backbone(model) is not None and posteriors.get_posterior(posterior).adapts
 
 
-def _convertible(model) -> list[surgery.Place]:
+def _convertible(model) -> list[Place]:
     """Returns the layers that are converted or kept as a whole: all but those that only hold others."""
-    found = surgery.places(model, whole=is_whole)
-    holders = {id(place.parent) for place in found}
+    found = places(model, whole=is_whole)
+    holders = {id(holder) for place in found for holder in place.holders}
     kinds = (keras.layers.InputLayer, keras.Model)
     return [
         place
@@ -111,7 +138,7 @@ def is_whole(layer) -> bool:
     """Whether a layer is converted or kept as one, with the layers in it."""
     # The wrapper changes the kernel of its layer, which only a plain layer has.
     kept = isinstance(layer, (keras.layers.SpectralNormalization, *_CONV_LSTM))
-    return kept or counterparts.counterpart_class(layer) is not None or surgery.is_ours(layer)
+    return kept or counterparts.counterpart_class(layer) is not None or is_ours(layer)
 
 
 def weights_at(layer) -> list:
@@ -126,14 +153,14 @@ def _has_matrix(layer) -> bool:
     return any(sum(size > 1 for size in weight.shape) >= 2 for weight in weights)
 
 
-def _decide(place: surgery.Place, choose: "_Chooser", per_head: bool, parts: bool) -> Decision:
+def _decide(place: Place, choose: "_Chooser", per_head: bool, parts: bool) -> Decision:
     """Returns what becomes of a layer.
 
     Args:
         parts: whether a backbone is the frozen base of adapters, and what is beside it the head.
     """
     layer, part = place.layer, ""
-    if surgery.is_ours(layer):
+    if is_ours(layer):
         return Decision(place, {}, BAYESIAN)
     if parts and layer.weights:
         part = "base" if any(is_backbone(holder) for holder in place.holders) else "head"
@@ -173,9 +200,9 @@ class _Chooser:
         self.before: dict = {}  # of a rule that fits a layer, the rule that came first
         self.names: list[str] = []
 
-    def __call__(self, place: surgery.Place) -> tuple[Posterior | None, str, bool]:
+    def __call__(self, place: Place) -> tuple[Posterior | None, str, bool]:
         """Returns the posterior, or None and the reason; and whether a rule chose it."""
-        self.names.append(place.path or place.layer.name)
+        self.names.append(place.path)
         fitting = [key for key in self.rules if _fits(key, place)]
         if fitting:
             self.used.add(fitting[0])
@@ -183,7 +210,7 @@ class _Chooser:
             return self._resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}", True
         return self._resolved(self.posterior, place), "no posterior requested", False
 
-    def _resolved(self, choice, place: surgery.Place) -> Posterior | None:
+    def _resolved(self, choice, place: Place) -> Posterior | None:
         if callable(choice) and not isinstance(choice, (Posterior, type)):
             choice = choice(place.layer)
         if choice is None:
@@ -211,7 +238,7 @@ def _shown(key) -> str:
     return repr(key) if isinstance(key, str) else key.__name__
 
 
-def _fits(key, place: surgery.Place) -> bool:
+def _fits(key, place: Place) -> bool:
     """Whether a rule is for a layer or for a layer that holds it: by class, name or pattern of a name or path."""
     if isinstance(key, type):
         return any(isinstance(layer, key) for layer in (place.layer, *place.holders))
@@ -221,13 +248,7 @@ def _fits(key, place: surgery.Place) -> bool:
     return any(name == key or fnmatch.fnmatchcase(name, key) for name in (*place.names, *paths))
 
 
-def require_start(init: str, unsupported: str) -> None:
-    """Raises unless these arguments of a conversion have known values."""
-    require_choice("Conversion", ("svd", "random"), init=init)
-    require_choice("Conversion", ("error", "keep"), unsupported=unsupported)
-
-
-def bias_of(decision: Decision, requested: Posterior | None, members: int = 1) -> Posterior | None:
+def bias_of(decision: Decision, requested: Posterior | None) -> Posterior | None:
     """Returns the posterior of the biases of a layer: the requested one, and in a base one that keeps them."""
-    keeps = decision.part == "base" and requested is None and members == 1
+    keeps = decision.part == "base" and requested is None and len(decision.given) == 1
     return posteriors.Deterministic(frozen=True) if keeps else requested

@@ -22,7 +22,7 @@ from singularbayes.posteriors import Posterior
 class Slot:
     """Where one matrix lies in a Keras weight."""
 
-    variable: Any  # or, of a quantised layer, an array of what it stands for
+    variable: Any
     rows: tuple[int, ...]  # the axes of the weight that are its rows, in order
     columns: tuple[int, ...]
     head: int | None = None  # of a weight with a head axis: the second of a kernel, the first of a bias
@@ -35,7 +35,7 @@ class Slot:
     @property
     def dtype(self) -> str:
         """The type that the weight is stored in."""
-        return "int8" if isinstance(self.variable, np.ndarray) else keras.backend.standardize_dtype(self.variable.dtype)
+        return keras.backend.standardize_dtype(self.variable.dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -90,17 +90,7 @@ def find_slots(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, S
         return {"pointwise_kernel": pointwise, "depthwise_kernel": _plain_slot(depthwise), **bias}
     if isinstance(layer, keras.layers.Conv2DTranspose):
         return {"kernel": Slot(layer.kernel, (0, 1, 3), (2,)), **bias}  # Keras has the outputs before the inputs
-    return {"kernel": _matrix(_stored_kernel(layer)), **bias}
-
-
-def _stored_kernel(layer):
-    """Returns the kernel of a layer, or of a quantised one Q / scale as an array."""
-    if getattr(layer, "quantization_mode", None) is None:
-        return layer.kernel
-    scale = layer.kernel_scale
-    if isinstance(layer, keras.layers.EinsumDense):
-        scale = layer._adjust_scale_for_dequant(scale)
-    return as_float32(layer._kernel) / as_float32(scale)
+    return {"kernel": _matrix(layer.kernel), **bias}
 
 
 def _matrix(kernel) -> Slot:
@@ -122,7 +112,7 @@ def _einsum_slot(layer) -> Slot:
     w = left.partition(",")[2]
     rows = tuple(axis for axis, letter in enumerate(w) if letter not in y)
     columns = tuple(axis for axis, letter in enumerate(w) if letter in y)
-    return Slot(_stored_kernel(layer), rows, columns)
+    return Slot(layer.kernel, rows, columns)
 
 
 def _attention_slots(layer, per_head: bool) -> Iterator[tuple[str, Slot]]:

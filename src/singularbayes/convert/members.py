@@ -5,12 +5,9 @@ from typing import Any, TypeAlias
 
 import keras
 import numpy as np
-from keras import ops
 
 from singularbayes import layers
-from singularbayes.convert import surgery
-from singularbayes.convert.decisions import NO_MATRIX, Decision
-from singularbayes.convert.places import own_weights
+from singularbayes.convert.places import Place, own_weights, places
 
 Models: TypeAlias = Any  # a Keras model, or a sequence of them
 # What may differ between members: names, and how weights were made.
@@ -35,28 +32,22 @@ def members_of(model: Models, init: str = "svd") -> list[keras.Model]:
 
 def _require_same_architecture(first, other, number: int) -> None:
     where = f"Conversion of an ensemble needs models of one architecture; model {number} differs from model 0"
-    ours, theirs = surgery.places(first), surgery.places(other)
+    ours, theirs = places(first), places(other)
     for mine, its in zip(ours, theirs, strict=False):
-        if (mine.keys, type(mine.layer)) != (its.keys, type(its.layer)) or _shapes(mine) != _shapes(its):
-            raise ValueError(f"{where}: {_shown(its)} is not {_shown(mine)}.")
+        if (mine.key, _shown(mine)) != (its.key, _shown(its)):
+            raise ValueError(f"{where}: {its.path!r} is {_shown(its)}, not {_shown(mine)}.")
     if len(ours) != len(theirs):
         raise ValueError(f"{where}: it has {len(theirs)} layers, not {len(ours)}.")
-    for mine, its in zip(ours[1:], theirs[1:], strict=True):
+    for mine, its in reversed(list(zip(ours, theirs, strict=True))):  # the layers in a layer before it
         before, after = _config(mine.layer), _config(its.layer)
         differs = [key for key in before if before[key] != after.get(key)]
         if differs and type(mine.layer) is not keras.layers.InputLayer:
             key = differs[0]
-            raise ValueError(f"{where}: {_shown(its)} has {key}={after.get(key)!r}, not {before[key]!r}.")
-    if _config(first) != _config(other):
-        raise ValueError(f"{where} in how its layers are connected.")
+            raise ValueError(f"{where}: {its.path!r} has {key}={after.get(key)!r}, not {before[key]!r}.")
 
 
-def _shapes(place: surgery.Place) -> list:
-    return [tuple(weight.shape) for weight in own_weights(place.layer)]
-
-
-def _shown(place: surgery.Place) -> str:
-    return f"{type(place.layer).__name__} {place.path or place.layer.name!r} with weights {_shapes(place)}"
+def _shown(place: Place) -> str:
+    return f"{type(place.layer).__name__} with weights {[tuple(weight.shape) for weight in own_weights(place.layer)]}"
 
 
 def _config(layer) -> dict:
@@ -87,9 +78,8 @@ def _plain(config, names: dict[str, str]):
     return names.get(config, config) if isinstance(config, str) else config
 
 
-def count_requested_components(members: list, decisions: list[Decision]) -> int:
+def require_components(members: list, chosen: list) -> int:
     """Returns the number of components of a conversion, 1 without mixtures; raises unless it fits the models."""
-    chosen = [posterior for decision in decisions for posterior in decision.posteriors.values()]
     numbers = sorted({posterior.components for posterior in chosen})
     count = len(members)
     if count > 1 and numbers not in ([], [count]):
@@ -105,29 +95,13 @@ def count_requested_components(members: list, decisions: list[Decision]) -> int:
     return several[0] if several else 1
 
 
-def is_per_component(decision: Decision, members: list[dict], components: int) -> bool:
-    """Returns whether a layer that is kept needs weights for every component.
-
-    Gains and statistics that are trained do, the head beside a backbone, and what differs between the members of an
-    ensemble. Any other layer with a matrix that is kept is one for all components of a single model.
-
-    Args:
-        members: the layers of every model by their keys.
-    """
-    own = decision.layer.weights
-    if components == 1 or decision.posteriors or not own or surgery.is_ours(decision.layer):
-        return False
-    if len(members) == 1:
-        return (decision.reason == NO_MATRIX or decision.part == "head") and not decision.frozen
-    theirs = [member[decision.place.keys].weights for member in members]
-    return any(
-        not np.array_equal(ops.convert_to_numpy(a), ops.convert_to_numpy(b))
-        for other in theirs[1:]
-        for a, b in zip(theirs[0], other, strict=True)
-    )
+def differ(given: Sequence[keras.layers.Layer]) -> bool:
+    """Returns whether the weights of some layers differ."""
+    first, *others = (layer.get_weights() for layer in given)
+    return any(not np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
 
-def make_per_component(given: list[keras.layers.Layer], components: int) -> keras.layers.Layer:
+def make_per_component(given: Sequence[keras.layers.Layer], components: int) -> keras.layers.Layer:
     """Returns a layer with weights for every component: those of one layer, or of one for each."""
     shape = given[0].get_build_config()
     if not shape or "input_shape" not in shape:

@@ -1,12 +1,11 @@
-"""The layers of a Keras model and the ways to them: attributes, lists, dictionaries, and the lists of models."""
+"""The layers of a Keras model and the ways to them, and its config with all that it needs."""
 
-import functools
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import keras
-from keras.src.models.functional import Functional, functional_like_constructor
 
 from singularbayes import layers
 from singularbayes.convert.tasks import has_preprocessor
@@ -19,19 +18,14 @@ class Place:
     """A layer of a model and the way to it."""
 
     layer: keras.layers.Layer
-    keys: tuple[str, ...] = ()  # attributes, positions and keys of containers, from the model
+    key: str = ""  # its number in its holders, "2/0/1": the same in every model of an architecture, on every backend
     names: tuple[str, ...] = ()  # of the layers on the way
     holders: tuple[keras.layers.Layer, ...] = ()  # the layers on the way, the model first
 
     @property
-    def parent(self) -> keras.layers.Layer | None:
-        """The layer that holds this one, or None for the model."""
-        return self.holders[-1] if self.holders else None
-
-    @property
     def path(self) -> str:
-        """The names on the way, as a person would write them."""
-        return "/".join(self.names)
+        """The names on the way, as a person would write them; of the model itself its name."""
+        return "/".join(self.names) or self.layer.name
 
 
 def places(model: keras.layers.Layer, whole: Callable[[Any], bool] = lambda layer: False) -> list[Place]:
@@ -46,15 +40,28 @@ def places(model: keras.layers.Layer, whole: Callable[[Any], bool] = lambda laye
     def visit(place: Place) -> None:
         seen.add(id(place.layer))
         found.append(place)
-        if whole(place.layer):
-            return
-        for keys, child in _children(place.layer):
+        for number, child in enumerate([] if whole(place.layer) else children(place.layer)):
             if id(child) not in seen:
-                names = (*place.names, child.name)
-                visit(Place(child, (*place.keys, *keys), names, (*place.holders, place.layer)))
+                names, holders = (*place.names, child.name), (*place.holders, place.layer)
+                visit(Place(child, f"{place.key}/{number}".strip("/"), names, holders))
 
     visit(Place(model))
     return found
+
+
+def children(layer) -> list[keras.layers.Layer]:
+    """Returns the layers that a layer holds, those of a graph first: Keras tracks attributes in it on some backends."""
+    graph = layer.layers if isinstance(layer, keras.Model) else []
+    held = {id(child): child for child in (*graph, *layer._layers)}
+    if has_preprocessor(layer):
+        held.pop(id(layer.preprocessor), None)
+    return list(held.values())
+
+
+def own_weights(layer) -> list:
+    """Returns the weights of a layer without those of layers in it."""
+    inside = {id(weight) for child in layer._layers for weight in child.weights}
+    return [weight for weight in layer.weights if id(weight) not in inside]
 
 
 def is_ours(layer: keras.layers.Layer) -> bool:
@@ -62,68 +69,38 @@ def is_ours(layer: keras.layers.Layer) -> bool:
     return isinstance(layer, OURS)
 
 
-def in_lists_alone(model: keras.layers.Layer) -> set[int]:
-    """Returns the ids of the layers that only Sequential and functional models refer to: nothing calls them by name."""
-    holders = [place.layer for place in places(model, whole=is_ours) if not is_ours(place.layer)]
-    listed, named = (
-        {id(child) for holder in holders if _is_list(holder) == kind for _, child in _children(holder)}
-        for kind in (True, False)
-    )
-    return listed - named
-
-
-def _is_list(holder) -> bool:
-    return isinstance(holder, (keras.Sequential, Functional)) and lists_its_layers(holder)
-
-
-def _children(layer) -> list[tuple[tuple[str, ...], keras.layers.Layer]]:
-    """Returns the layers that a layer holds, each with the attribute and keys that lead to it, in the order of use."""
-    found: dict[int, tuple[tuple[str, ...], keras.layers.Layer]] = {}
-    listed = [("layers", layer.layers)] if isinstance(layer, (keras.Sequential, Functional)) else []
-    for attribute, value in (*listed, *own_attributes(layer)):
-        for keys, child in _layers_in(value):
-            found.setdefault(id(child), ((attribute, *keys), child))
-    order = {id(child): position for position, child in enumerate(layer._layers)}
-    return sorted(found.values(), key=lambda pair: order.get(id(pair[1]), len(order)))
-
-
-def own_weights(layer) -> list:
-    """Returns the weights of a layer without those of layers in it."""
-    return [*layer._trainable_variables, *layer._non_trainable_variables]
-
-
-def own_attributes(layer) -> list[tuple[str, Any]]:
-    """Returns the attributes of a layer that Keras did not make, sorted: the order is the same on every backend."""
-    names = {*vars(layer), *vars(layer).get("_modules", ())}  # torch keeps those that are layers apart
-    own = (name for name in names - _keras_attributes() if not name.startswith(_TENSORFLOW))
-    if has_preprocessor(layer):
-        own = (name for name in own if name != "_preprocessor")
-    return [(name, getattr(layer, name)) for name in sorted(own)]
-
-
-# What TensorFlow adds to what it tracks.
-_TENSORFLOW = ("_self_unconditional_", "_self_name_based_", "_self_setattr_", "_self_saveable_", "_self_update_uid")
-
-
-@functools.cache
-def _keras_attributes() -> frozenset[str]:
-    graph = {"_functional", "_operations", "_operations_by_depth", "_nodes", "_nodes_by_depth"}
-    return frozenset(vars(keras.layers.Layer())) | graph
-
-
-def _layers_in(value) -> Iterator[tuple[tuple[str, ...], keras.layers.Layer]]:
-    if isinstance(value, keras.layers.Layer):
-        yield (), value
-    elif isinstance(value, (list, tuple, dict)):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
-            for keys, child in _layers_in(item):
-                yield (str(key), *keys), child
-
-
 def lists_its_layers(holder) -> bool:
     """Whether the layers of this layer are in its config, so that they come back from a file."""
-    if isinstance(holder, Functional):
-        return type(holder).get_config is Functional.get_config and functional_like_constructor(type(holder))
+    if hasattr(holder, "operations"):  # a functional model, unless its class describes itself by other arguments
+        return "input_layers" in holder.get_config()
     plain = (keras.Sequential, keras.layers.Wrapper, keras.layers.TimeDistributed, keras.layers.Bidirectional)
     return type(holder).get_config in [cls.get_config for cls in plain]
+
+
+def complete_config(model) -> dict:
+    """Returns the config of a model, with what KerasHub's leave out: `tie_word_embeddings` of Llama's."""
+    config = keras.saving.serialize_keras_object(model)
+    config.pop("compile_config", None)
+    _add(config, {place.layer.name: _left_out(place.layer) for place in places(model)})
+    return config
+
+
+def _left_out(layer) -> dict[str, Any]:
+    """Returns the plain arguments of a model of KerasHub that are its attributes, but not in its config."""
+    if not (isinstance(layer, keras.Model) and type(layer).__module__.startswith("keras_hub.")):
+        return {}
+    config, own = layer.get_config(), vars(layer)
+    missing = [name for name in inspect.signature(type(layer).__init__).parameters if name not in config]
+    return {name: own[name] for name in missing if isinstance(own.get(name), (bool, int, float, str))}
+
+
+def _add(config, more: dict[str, dict[str, Any]]) -> None:
+    """Adds arguments to the configs of the layers of these names, wherever they are in the config."""
+    if isinstance(config, dict):
+        if isinstance(config.get("config"), dict):
+            config["config"].update(more.get(config["config"].get("name"), {}))
+        for value in config.values():
+            _add(value, more)
+    elif isinstance(config, (list, tuple)):
+        for value in config:
+            _add(value, more)

@@ -1,16 +1,16 @@
 """The table that shows what a conversion would do, before it is done."""
 
-import html
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from singularbayes import posteriors
-from singularbayes.convert import counterparts, surgery
-from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, require_start, weights_at
+from singularbayes.convert import counterparts
+from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, weights_at
 from singularbayes.convert.layer_matrices import Slot, find_slots, require_finite
-from singularbayes.convert.members import Models, count_requested_components, is_per_component, members_of
+from singularbayes.convert.members import Models
 from singularbayes.models import count_stored, track
 from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
@@ -61,20 +61,20 @@ class Row:
         residual = self.residual
         return None if residual is None else _explained(math.hypot(*(m.norm for m in self.matrices)), residual)
 
-    @property
-    def cells(self) -> list[str]:
-        """The row as it is printed."""
+    def cells(self, svd: bool) -> list[str]:
+        """Returns the row as it is printed, with two columns for an SVD start."""
         shapes: dict[tuple[int, int], int] = {}
         for matrix in self.matrices:
             shapes[matrix.shape] = shapes.get(matrix.shape, 0) + 1
         shown = ", ".join(f"{f'{n} of ' if n > 1 else ''}{m}×{k}" for (m, k), n in shapes.items())
-        start = [] if self.residual is None else [f"{self.residual:.3g}", f"{self.explained:.1%}"]
+        start = ["", ""] if self.residual is None else [f"{self.residual:.3g}", f"{self.explained:.1%}"]
+        start = start if svd else []
         return [self.path, self.kind, shown, self.posterior, f"{self.before:,}", f"{self.after:,}", *start, self.reason]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a conversion would do, layer by layer. Printed, it is a table; in a notebook too.
+    """What a conversion would do, layer by layer. Printed, it is a table.
 
     >>> import keras
     >>> found = plan(keras.Sequential([keras.Input((20,)), keras.layers.Dense(10)]), 4)
@@ -110,18 +110,11 @@ class Plan:
         """The layers whose start keeps less than half of ‖W‖_F²: it predicts other than the trained model."""
         return [row for row in self.rows if row.explained is not None and row.explained < 0.5]
 
-    def _table(self) -> list[list[str]]:
+    def __str__(self) -> str:
         start = ["residual", "explained"] if self.svd else []
         head = ["layer", "type", "matrices", "posterior", "before", "after", *start, "reason"]
-        rows = [
-            cells if len(cells) == len(head) else [*cells[:-1], *[""] * len(start), cells[-1]]
-            for cells in (row.cells for row in self.rows)
-        ]
         total = ["total", "", "", f"{len(self.converted)} converted", f"{self.before:,}", f"{self.after:,}"]
-        return [head, *rows, [*total, *[""] * (len(head) - len(total))]]
-
-    def __str__(self) -> str:
-        head, *rows = self._table()
+        rows = [*(row.cells(self.svd) for row in self.rows), [*total, *[""] * (len(head) - len(total))]]
         align = "<<<<".ljust(len(head) - 1, ">") + "<"
         return "\n".join([f"Plan for {self.model!r}", text_table(head, rows, align), *self._hint()])
 
@@ -137,13 +130,6 @@ class Plan:
                 "until the model is trained further. Take a higher rank, or sb.Adapter, which keeps W."
             )
         return lines
-
-    def _repr_html_(self) -> str:
-        head, *rows = self._table()
-        cells = lambda row, tag: "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)  # noqa: E731
-        body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-        table = f"<table><thead><tr>{cells(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"
-        return table + "".join(f"<p>{html.escape(line)}</p>" for line in self._hint())
 
 
 def plan(
@@ -173,29 +159,24 @@ def plan(
     head    Dense                                  22     22                       kept by the rule 'head'
     total                    1 converted          232    632
     """
-    require_start(init, unsupported)
-    members = members_of(model, init)
-    model, svd = members[0], init == "svd"
-    decisions = decide(model, posterior, rules, per_head, len(members))
-    components = count_requested_components(members, decisions)
-    by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
+    decisions = decide(model, posterior, rules, init, unsupported, per_head)
+    first = model[0] if isinstance(model, Sequence) else model
     counts: dict = {}
-    rows = []
-    for decision in track(decisions, len(decisions), "layers"):
-        given = [layers[decision.place.keys] for layers in by_keys]
-        copies = components if is_per_component(decision, by_keys, components) else 1
-        rows.append(_row(decision, given, svd, bias_posterior, per_head, copies, counts))
-    return Plan(model.name, tuple(rows), svd)
+    rows = [
+        _row(decision, init == "svd", bias_posterior, per_head, counts)
+        for decision in track(decisions, len(decisions), "layers")
+    ]
+    return Plan(first.name, tuple(rows), init == "svd")
 
 
-def _row(decision: Decision, given: list, svd: bool, bias_posterior, per_head: bool, copies: int, counts: dict) -> Row:
-    layer, path = decision.layer, decision.place.path or decision.layer.name
-    before = len(given) * sum(math.prod(weight.shape) for weight in weights_at(layer))
+def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: dict) -> Row:
+    layer, path, given = decision.layer, decision.place.path, decision.given
+    kind, before = type(layer).__name__, sum(math.prod(weight.shape) for weight in weights_at(layer))
     if not decision.posteriors:
-        reason = f"{decision.reason}; one for each component" if copies > 1 else decision.reason
-        after = before // len(given) * copies
-        return Row(path, type(layer).__name__, "", (), before, after, reason, decision.unsupported)
-    bias = bias_of(decision, bias_posterior, len(given))
+        reason = f"{decision.reason}; one for each component" if decision.components > 1 else decision.reason
+        after = before * decision.components
+        return Row(path, kind, "", (), before * len(given), after, reason, decision.unsupported)
+    bias, copies = bias_of(decision, bias_posterior), next(iter(decision.posteriors.values())).components
     after, matrices, slots = 0, [], [find_slots(one, per_head) for one in given]
     for name, slot in slots[0].items():
         if slot.is_matrix:
@@ -203,22 +184,16 @@ def _row(decision: Decision, given: list, svd: bool, bias_posterior, per_head: b
             after += _count(chosen, slot.shape, counts)
             matrices += [_matrix(path, name, own[name], chosen, svd) for own in slots]
         elif name.endswith("bias") and bias is not None:
-            copies = _copies(decision) // bias.components if bias.random else 1
-            after += _count(bias, slot.shape, counts) * copies
-        else:
-            after += math.prod(slot.shape) * _copies(decision)
+            after += _count(bias, slot.shape, counts) * (copies // bias.components if bias.random else 1)
+        else:  # a plain weight, once for every component
+            after += math.prod(slot.shape) * copies
     notes = counterparts.changes(layer)
     if decision.part == "base":
         notes.append("W₀ and biases frozen")
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")
     label = next(iter(decision.posteriors.values())).label(*(matrix.rank for matrix in matrices))
-    return Row(path, type(layer).__name__, label, tuple(matrices), before, after, "; ".join(notes))
-
-
-def _copies(decision: Decision) -> int:
-    """Returns how often a layer has a plain weight: once for every component."""
-    return next(iter(decision.posteriors.values())).components
+    return Row(path, kind, label, tuple(matrices), before * len(given), after, "; ".join(notes))
 
 
 def _matrix(layer: str, name: str, slot: Slot, chosen: Posterior, svd: bool) -> Matrix:

@@ -123,9 +123,9 @@ def spectrum(model: Models) -> Spectrum:
             f"spectrum needs a model with at least one of {[cls.__name__ for cls in counterparts.COUNTERPARTS]}; got "
             f"{members[0].name!r}, which has none that is built."
         )
-    # Of the layer itself there is no path. Members may have other names, and are known by those of the first.
+    # Members may have other names, and are known by those of the first.
     matrices = [
-        (places[0].path or places[0].layer.name, type(places[0].layer).__name__, f"{name}{suffix}", matrix)
+        (places[0].path, type(places[0].layer).__name__, f"{name}{suffix}", matrix)
         for places in zip(*found, strict=True)
         for place, suffix in zip(places, _suffixes(len(members)), strict=True)
         for name, matrix in find_matrices(place.layer).items()

@@ -8,7 +8,6 @@ import keras
 import numpy as np
 
 from singularbayes.models import is_stream, require_positions, tokenized
-from singularbayes.posteriors import flat_layers
 
 
 def has_preprocessor(model) -> bool:
@@ -32,9 +31,6 @@ def without_preprocessor(model: keras.layers.Layer) -> Iterator[None]:
 
 def share_preprocessor(model: keras.layers.Layer, preprocessor) -> None:
     """Gives a task a preprocessor, which several may use: it is never trained."""
-    if isinstance(preprocessor, keras.layers.Layer):
-        for layer in flat_layers(preprocessor):
-            layer._remat_mode = None  # it has no gradient, and texts are not arrays
     # Past the registers of Keras and torch, as KerasHub does: these hold layers alone, and lock when a model is built.
     vars(model).get("_modules", {}).pop("_preprocessor", None)
     object.__setattr__(model, "_preprocessor", preprocessor)

@@ -102,9 +102,9 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
             smaller = _smaller(place.layer, kept)
             if smaller is not None:
                 new[id(place.layer)] = smaller
-    pruned = surgery.exchange(copy, new)
-    surgery.compile_like(pruned, model)
-    return Pruned(pruned, tuple(rows))
+    surgery.exchange(copy, new)
+    surgery.compile_like(copy, model)
+    return Pruned(copy, tuple(rows))
 
 
 def _adaptive(layer) -> list:
