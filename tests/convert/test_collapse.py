@@ -187,3 +187,14 @@ def test_a_split_convolution_keeps_its_dilation():
     plain, x = sb.collapse(model), RNG.normal(size=(2, 9, 6)).astype("float32")
     assert len(plain.layers) == 2
     _close(plain(x), _mean(model, x))
+
+
+@TORCH_FIRST
+def test_one_component_of_a_list_collapses_as_the_one_of_its_number():
+    mixture = sb.Mixture(LowRank(2), components=3)
+    block = layers.TransformerEncoder(8, 2, posterior=mixture, name="block")
+    model = stir(keras.Sequential([keras.Input((5, 6)), block, layers.Dense(2, posterior=mixture)]))
+    x = RNG.normal(size=(2, 5, 6)).astype("float32")
+    expected = [ops.convert_to_numpy(sb.collapse(model, component=k)(x)) for k in range(3)]
+    assert min(np.abs(expected[1] - expected[k]).max() for k in (0, 2)) > 0.01
+    _close(sb.collapse(sb.take_components(model, [1]))(x), expected[1])

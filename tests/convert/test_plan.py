@@ -1,7 +1,5 @@
 """The plan says before a conversion what it would do, and keeps its word."""
 
-import html
-
 import keras
 import numpy as np
 import pytest
@@ -44,11 +42,10 @@ def test_the_plan_has_the_residual_and_share_of_every_svd_start():
     assert sb.plan(model, FullRank(), init="svd").converted[0].residual == 0.0
 
 
-def test_the_plan_prints_as_a_table_and_as_html():
-    text, page = str(sb.plan(sequential(), 2)), sb.plan(sequential(), 2)._repr_html_()
+def test_the_plan_prints_as_a_table():
+    text = str(sb.plan(sequential(), 2))
     assert "27×5" in text and "LowRank(2)" in text and "no weight matrix" in text and "2 converted" in text
-    assert page.startswith("<table>") and page.count("<tr>") == 1 + 5 + 1
-    assert "cannot be converted" not in text + page
+    assert "cannot be converted" not in text and len(text.splitlines()) == 1 + 2 + 5 + 1
 
 
 def test_the_plan_ends_with_what_to_do_about_layers_without_a_counterpart():
@@ -56,7 +53,6 @@ def test_the_plan_ends_with_what_to_do_about_layers_without_a_counterpart():
     planned = sb.plan(keras.Sequential([keras.Input((6, 6, 3)), *stack]), 2)
     hint = 'Layers that cannot be converted: 2; unsupported="keep" leaves them as they are.'
     assert str(planned).splitlines()[-1] == hint
-    assert planned._repr_html_().endswith(f"<p>{html.escape(hint)}</p>")
 
 
 def test_the_plan_warns_of_ranks_that_keep_less_than_half_of_a_matrix():
@@ -67,7 +63,6 @@ def test_the_plan_warns_of_ranks_that_keep_less_than_half_of_a_matrix():
     planned = sb.plan(model, 1)
     assert [row.path for row in planned.truncated] == ["spread"]
     assert "less than half of ‖W‖_F²: 1 of 2" in str(planned).splitlines()[-1]
-    assert "less than half" in planned._repr_html_()
     assert sb.plan(model, 2).truncated == sb.plan(model, 1, init="random").truncated == []
 
 

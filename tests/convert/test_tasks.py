@@ -147,16 +147,11 @@ def test_a_mixture_shares_the_base_and_has_a_head_for_each_component(task, tmp_p
         assert_close(plain(tokens), sb.take_components(model, number)(tokens), atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:Layer .* does not have a .quantize. method")
-@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
-def test_a_base_stays_in_its_own_type_and_adapters_train_in_float32(task, folder, dtype, tmp_path):
-    base = presets.bert_classifier(folder, **({} if dtype == "int8" else {"dtype": dtype}))
-    tokens = task.preprocessor(TEXTS[:6])
-    if dtype == "int8":
-        base.backbone.quantize("int8")
+def test_a_base_stays_in_its_own_type_and_adapters_train_in_float32(task, folder, tmp_path):
+    base, tokens = presets.bert_classifier(folder, dtype="bfloat16"), task.preprocessor(TEXTS[:6])
     model = sb.bayesianize(base, Adapter(2))
     kept = [w for w in model.weights if w.name == "w0"]
-    assert {keras.backend.standardize_dtype(w.dtype) for w in kept} == {dtype} and len(kept) == 7
+    assert {keras.backend.standardize_dtype(w.dtype) for w in kept} == {"bfloat16"} and len(kept) == 7
     adapters = [w for w in model.trainable_weights if w.name == "ab"]
     assert {keras.backend.standardize_dtype(w.dtype) for w in adapters} == {"float32"} and len(adapters) == 7
     plain = presets.bert_classifier(folder)
@@ -171,28 +166,6 @@ def test_a_base_stays_in_its_own_type_and_adapters_train_in_float32(task, folder
     options = {"draws": 2, "keep_draws": True, "likelihood": "categorical_logits"}
     found = [sb.predict(m, TEXTS[:4], **options).draws for m in (model, sb.load_adapters(base, tmp_path / "a.npz"))]
     np.testing.assert_allclose(*found, atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore:Layer .* does not have a .quantize. method")
-def test_of_a_task_in_int8_the_head_trains_in_float32(folder, tmp_path):
-    base = presets.bert_classifier(folder)
-    base.quantize("int8")
-    assert base.layers[-1].quantization_mode == "int8"
-    model = sb.bayesianize(base, Adapter(2))
-    head, tokens = model.layers[-1], base.preprocessor(TEXTS[:6])
-    assert type(head) is keras.layers.Dense and head.quantization_mode is None
-    assert {str(weight.dtype).rpartition(".")[2] for weight in head.weights} == {"float32"}
-    assert_close(model(tokens), base(tokens), atol=0.05)
-    before = _values(head.weights)
-    _fit(model)
-    assert all((old != new).any() for old, new in zip(before, _values(head.weights), strict=True))
-    sb.save_adapters(model, tmp_path / "a.npz")
-    options = {"draws": 2, "keep_draws": True, "likelihood": "categorical_logits"}
-    model.save(tmp_path / "m.keras")
-    found = [model, sb.load_adapters(base, tmp_path / "a.npz"), sb.load(tmp_path / "m.keras")]
-    expected, *others = (sb.predict(one, TEXTS[:4], **options).draws for one in found)
-    for draws in others:
-        np.testing.assert_allclose(draws, expected, atol=1e-6)
 
 
 @TORCH_FIRST
@@ -364,6 +337,6 @@ def test_a_folder_that_is_incomplete_or_of_another_architecture_is_refused(folde
         sb.bayesianize(folder, Adapter(2))
     base = presets.bert_classifier(folder)
     base.backbone.get_layer("transformer_layer_0")._feedforward_output_dense.quantize("int4")
-    with pytest.raises(ValueError, match=r"feedforward_output_dense' \(it is quantised \(int4, and only int8"):
+    with pytest.raises(ValueError, match=r"feedforward_output_dense' \(it is quantised \(int4\)"):
         sb.bayesianize(base, Adapter(2))
     assert [path.name for path in tmp_path.iterdir()] == ["bert"]

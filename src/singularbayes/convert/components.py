@@ -16,8 +16,7 @@ def take_components(model: keras.Model, components: int | Sequence[int]) -> kera
     """Returns a copy of a model of mixtures with some of its components: compiled like it, with a fresh optimizer.
 
     Args:
-        components: one number gives the network of that component, with plain posteriors instead of mixtures; a list
-            gives mixtures of these.
+        components: the number of one, or a list. One gives a network with plain posteriors, several a mixture.
 
     >>> import keras, singularbayes as sb
     >>> head = sb.layers.Dense(2, posterior=sb.Mixture(sb.LowRank(2), components=4))
@@ -28,7 +27,7 @@ def take_components(model: keras.Model, components: int | Sequence[int]) -> kera
     total = count_components(model, "take_components")
     numbers: list[int] = list(components) if isinstance(components, Sequence) else [components]
     _require_numbers("take_components", numbers, total, components)
-    chosen = sorted(map(int, numbers)) if isinstance(components, Sequence) else int(components)
+    chosen = sorted(map(int, numbers)) if len(numbers) > 1 else int(numbers[0])
     copy = surgery.copied(model)
     new = {
         id(place.layer): _with_components(place.layer, chosen)

@@ -1,7 +1,7 @@
 """How a weight is distributed."""
 
 from singularbayes.posteriors import initializers, noise, scope, step_watch
-from singularbayes.posteriors.adapter import Adapter, quantize_columns
+from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
@@ -73,7 +73,6 @@ __all__ = [
     "inverse_softplus",
     "noise",
     "number_of_pass",
-    "quantize_columns",
     "recipe",
     "scope",
     "serialize",

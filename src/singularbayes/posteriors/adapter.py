@@ -7,22 +7,12 @@ from keras import ops
 from singularbayes.checks import require_choice
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.matrices import DenseMatrix, QuantizedMatrix, SumMatrix
+from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
 from singularbayes.posteriors.priors import Anchored
 from singularbayes.posteriors.product import Product, checked_rank
 
-BASE_DTYPES = ("float32", "bfloat16", "float16", "int8")
+BASE_DTYPES = ("float32", "bfloat16", "float16")
 _PRIOR = Anchored(3.0, anchor="random", relative=True)
-
-
-def quantize_columns(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns integers Q in int8 and a scale for every column with Q · scale ≈ matrix.
-
-    The largest entry of a column is ±127, as Keras quantises, so that of Q · scale the same Q comes back.
-    """
-    largest = np.abs(matrix).max(axis=0)
-    scale = np.where(largest > 0, largest, 1.0) / 127.0
-    return np.round(matrix / scale).astype("int8"), scale.astype("float32")
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -52,8 +42,7 @@ class Adapter(Product):
     Args:
         rank: an integer above 0, lowered to min(rows, columns) where a matrix is smaller.
         prior: see `Variational`.
-        base_dtype: the type of W₀; int8 has a scale for every column. A and B are float32 always. Conversion chooses
-            the type that the pretrained matrix has.
+        base_dtype: the type of W₀. A and B are float32. Conversion chooses the type that the pretrained matrix has.
         **kwargs: arguments of every posterior, see `Variational`.
 
     >>> import math
@@ -81,7 +70,14 @@ class Adapter(Product):
         noise = start or initializers.glorot((rows, columns))
         s = noise.factor_std(rank)
         initial = initializers.Given(start.initializer(self.damping * start.std) if start else self._initializer)
-        self._build_w0((rows, columns), initial)
+        self.w0 = self.add_weight(
+            name="w0",
+            shape=(rows, columns),
+            initializer=initial,
+            dtype=self.base_dtype,
+            trainable=False,
+            autocast=False,
+        )
         mean_a = noise.initializer(self.damping * s)
 
         def loc(_, dtype=None):
@@ -89,30 +85,12 @@ class Adapter(Product):
 
         self._build_ab((rows, columns), rank, loc, self.eta * s)
 
-    def _build_w0(self, shape, initializer) -> None:
-        frozen = {"trainable": False, "autocast": False}
-        if self.base_dtype != "int8":
-            self.w0 = self.add_weight(name="w0", shape=shape, initializer=initializer, dtype=self.base_dtype, **frozen)
-            return
-        self.w0 = self.add_weight(name="w0", shape=shape, initializer="zeros", dtype="int8", **frozen)
-        self.w0_scale = self.add_weight(name="w0_scale", shape=shape[1:], initializer="ones", dtype="float32", **frozen)
-        self._set_w0(ops.convert_to_numpy(initializer(shape, "float32")))
-
-    def _set_w0(self, matrix: np.ndarray) -> None:
-        if self.base_dtype != "int8":
-            self.w0.assign(matrix)
-            return
-        for weight, values in zip((self.w0, self.w0_scale), quantize_columns(matrix), strict=True):
-            weight.assign(values)
-
     @property
     def frozen_weights(self):
-        return [self.w0] if self.base_dtype != "int8" else [self.w0, self.w0_scale]
+        return [self.w0]
 
     def _added_to_w0(self, part):
-        w0 = self.w0.value  # its value now: a mixture gives it one for a while
-        base = DenseMatrix(w0) if self.base_dtype != "int8" else QuantizedMatrix(w0, self.w0_scale.value)
-        return SumMatrix(base, part)
+        return SumMatrix(DenseMatrix(self.w0.value), part)  # its value now: a mixture gives it one for a while
 
     def on_base(self, dtype):
         return self if dtype == self.base_dtype else type(self).from_config({**self.get_config(), "base_dtype": dtype})
@@ -124,7 +102,7 @@ class Adapter(Product):
         return self._added_to_w0(super().mean())
 
     def center(self, matrix):
-        self._set_w0(matrix)
+        self.w0.assign(matrix)
         loc = np.array(ops.convert_to_numpy(self.ab.loc))
         loc[self.rows :] = 0
         self.ab.set_loc(loc)

@@ -53,32 +53,6 @@ class DenseMatrix:
 
 
 @dataclass(frozen=True)
-class QuantizedMatrix:
-    """W = Q diag(scale) with Q in int8, applied as (x Q) ∘ scale: W is never stored in the type of x."""
-
-    q: Any  # (rows, columns)
-    scale: Any  # (columns,)
-
-    def apply(self, x):
-        return ops.matmul(x, _as(self.q, x)) * _as(self.scale, x)
-
-    def convolve(self, x, by, groups=1):
-        return by(x, _as(self.q, x)) * _as(self.scale, x)
-
-    def rows(self, ids):
-        return ops.cast(ops.take(self.q, ids, axis=0), self.scale.dtype) * self.scale
-
-    def columns(self, start: int, stop: int):
-        return QuantizedMatrix(self.q[:, start:stop], self.scale[start:stop])
-
-    def transposed(self):
-        return DenseMatrix(ops.transpose(self.dense()))
-
-    def dense(self):
-        return ops.cast(self.q, self.scale.dtype) * self.scale
-
-
-@dataclass(frozen=True)
 class LowRankMatrix:
     """W = A Bᵀ, applied as (x A) Bᵀ.
 
