@@ -113,7 +113,7 @@ def test_no_patient_is_in_two_parts_and_newborns_are_foreign(changed, paths, mon
         ("LABEVENTS", lambda table: table.drop(columns="valuenum"), "needs LABEVENTS to be CSV, .*valuenum"),
         ("ICUSTAYS", lambda table: table.iloc[:0], "needs stays of adults or newborns; got none in"),
         ("ICUSTAYS", lambda table: table.assign(intime="soon"), "as intime, .*; got 136 other rows, such as"),
-        ("LABEVENTS", lambda table: table.assign(valuenum="-9"), "got none of the known items in LABEVENTS"),
+        ("LABEVENTS", lambda table: table.assign(valuenum="-99999"), "got none of the known items in LABEVENTS"),
     ],
 )
 def test_a_damaged_table_is_refused(name, change, message, changed):

@@ -15,6 +15,7 @@ from singularbayes_experiments.report.results import ENSEMBLE, NOMINAL, PROBLEMS
 
 WORDS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text("utf8"))
 METHODS, COLUMNS, SETTINGS, BETTER = (WORDS[key] for key in ("methods", "columns", "settings", "better"))
+NEWER = {"rate": "learning_rate", "decay": "weight_decay", "scale": "prior_scale"}  # settings of new records
 DETECTED = ("auroc_ood_mi", "auroc_ood_epistemic", "auroc_ood_entropy", "auroc_ood_total")
 RANKS = {"mnist": 25}  # of hidden layers, where a configuration does not set them
 _PAPER_SEEDS, _ERRORS = 4, 2
@@ -92,7 +93,9 @@ class Problem:
 
     @property
     def methods(self) -> list[str]:
-        return [m for m in METHODS if self.numbers.has(*self.key, m, "nll")]
+        """The methods with results, those of names.yaml first and in its order."""
+        found = [*METHODS, *self.numbers.methods(*self.key)]
+        return [m for m in dict.fromkeys(found) if self.numbers.has(*self.key, m, "nll")]
 
     def mean(self, method: str, metric: str = "nll") -> float:
         return self.numbers.mean(*self.key, method, metric)
@@ -144,9 +147,14 @@ class Problem:
         rows = {}
         for method in self.methods:
             own = {key: value for key, value in self.numbers.chosen(*self.key, method)[1].items() if value is not None}
-            own = {"rank": RANKS.get(self.experiment)} | own
+            own = (
+                {"rank": RANKS.get(self.experiment)} | own | {old: own[new] for old, new in NEWER.items() if new in own}
+            )
             plain_weights = method in ("deterministic", ENSEMBLE)
-            names = ("epochs", "rate", "decay") if plain_weights else [key for key in SETTINGS if key != "decay"]
+            names = ["epochs", "rate", "decay"] if plain_weights else [key for key in SETTINGS if key != "decay"]
+            if "learning_rate" in own:  # a new record
+                tuned = self.numbers.tuned(self.experiment, self.task, method)
+                names = [key for key in SETTINGS if NEWER.get(key, key) in tuned]
             rows[name(method)] = {SETTINGS[key]: setting(own[key]) for key in names if own.get(key) is not None}
             rows[name(method)]["configurations"] = str(self.numbers.configurations(self.experiment, self.task, method))
         table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
