@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from singularbayes_experiments import records
 from singularbayes_experiments.report import figures, studies, tables
-from singularbayes_experiments.report.results import ENSEMBLE, SHIFTS, TABLES, Numbers
+from singularbayes_experiments.report.results import Numbers
 
 TEMPLATES = Path(__file__).with_name("templates")
 DOCS = Path(__file__).parents[4] / "docs"
@@ -55,9 +55,7 @@ def environment(numbers: Numbers) -> Environment:
         loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.globals.update(vars(tables) | vars(studies))
-    made.globals.update(
-        numbers=numbers, require=require, table=markdown, ENSEMBLE=ENSEMBLE, SHIFTS=SHIFTS, TABLES=TABLES
-    )
+    made.globals.update(numbers=numbers, require=require, table=markdown)
     made.globals.update(problem=lambda name, task="": tables.Problem(numbers, name, task))
     return made
 

@@ -127,16 +127,6 @@ class Numbers:
             raise Missing(f"There must be one choice of {own}; got {len(found)}.")
         return found[0][0], json.loads(found[0][1])
 
-    def tuned(self, experiment: str, task: str, method: str) -> set[str]:
-        """Returns the settings in which the configurations of the protocol differ."""
-        rows = self.connection.execute(
-            "SELECT DISTINCT settings FROM runs WHERE stage = 'tuning' AND preset = 'protocol' AND counts "
-            "AND experiment = ? AND task = ? AND method = ?",
-            [experiment, task, method],
-        ).fetchall()
-        every = [json.loads(settings) for (settings,) in rows]
-        return {name for name in every[0] if len({str(settings[name]) for settings in every}) > 1}
-
     def configurations(self, experiment: str, task: str, method: str) -> int:
         """Returns how many configurations were tried among which the protocol chose."""
         task = SHIFTS[0] if (experiment, task) == ("icu", "icu") else task

@@ -147,14 +147,12 @@ class Problem:
         rows = {}
         for method in self.methods:
             own = {key: value for key, value in self.numbers.chosen(*self.key, method)[1].items() if value is not None}
-            own = (
-                {"rank": RANKS.get(self.experiment)} | own | {old: own[new] for old, new in NEWER.items() if new in own}
-            )
-            plain_weights = method in ("deterministic", ENSEMBLE)
+            own |= {"rank": own.get("rank", RANKS.get(self.experiment))} | {
+                o: own[n] for o, n in NEWER.items() if n in own
+            }
+            of_points = "learning_rate" in own and not self.numbers.has(*self.key, method, "posterior_kl")
+            plain_weights = method in ("deterministic", ENSEMBLE) or of_points
             names = ["epochs", "rate", "decay"] if plain_weights else [key for key in SETTINGS if key != "decay"]
-            if "learning_rate" in own:  # a new record
-                tuned = self.numbers.tuned(self.experiment, self.task, method)
-                names = [key for key in SETTINGS if NEWER.get(key, key) in tuned]
             rows[name(method)] = {SETTINGS[key]: setting(own[key]) for key in names if own.get(key) is not None}
             rows[name(method)]["configurations"] = str(self.numbers.configurations(self.experiment, self.task, method))
         table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
