@@ -11,7 +11,6 @@ from singularbayes_experiments.problems import care, care_features
 from singularbayes_experiments.problems.care import ENDS, OOD, CareSettings
 from singularbayes_experiments.problems.care_features import APACHE, FEATURES, SIGNS
 
-import singularbayes as sb
 from singularbayes.models import count_trained
 
 needs_data = pytest.mark.skipif(
@@ -95,15 +94,3 @@ def test_a_shift_trains_on_no_stay_of_its_kind_and_tests_on_another_set(shift, m
 def test_networks_have_the_published_sizes(kind, parameters):
     settings = CareSettings()
     assert count_trained(care.Care().network(Weights(kind, settings, inputs=(44,)), settings)) == parameters
-
-
-def test_a_weighted_network_learns_the_weighted_odds_and_dividing_them_undoes_it():
-    """On one feature that says nothing the logit is that of the weighted share of deaths."""
-    died = np.array([1] * 20 + [0] * 80)
-    weight = care.death_weight(died)
-    weighted = (weight * 20) / (weight * 20 + 80)
-    p = sb.ClassPredictive(np.tile([1 - weighted, weighted], (100, 1)), np.zeros((100, 2)), 1)
-    np.testing.assert_allclose(care.without_weight(p, weight).mean[:, 1], 0.2)
-    part = care.weighted(care.Part(np.zeros((100, 1)), died[:, None]), CareSettings())
-    assert part.weight[died == 1].sum() == pytest.approx(100, rel=1e-5) and (part.weight[died == 0] == 1).all()
-    assert care.weighted(part, CareSettings(class_weights=False)) is part

@@ -2,7 +2,6 @@
 
 import pytest
 from singularbayes_experiments import config
-from singularbayes_experiments.cli import parse_changes, parse_seeds
 
 GRID = [
     {"product": {"beta": [0.1, 0.3], "epochs": [5, 9]}},
@@ -72,16 +71,6 @@ def test_what_a_preset_does_not_have_is_an_error():
         parse(method={"choice": None}).runs_of("protocol")
     with pytest.raises(ValueError, match="must have seeds for result or protocol"):
         parse(seeds={"tuning": [0]}).runs_of("protocol")
-
-
-def test_arguments_of_the_command_line():
-    assert parse_seeds("0,2-4") == [0, 2, 3, 4]
-    with pytest.raises(ValueError, match=r"--seeds must be numbers .*got 'a'"):
-        parse_seeds("a")
-    with pytest.raises(ValueError, match=r"--set must be name=value.*got 'beta'"):
-        parse_changes(["beta"])
-    (task,) = parse().runs_of("protocol", seeds=[7], changes=parse_changes(["beta=0.5", "ranks=[1, 3, 1]"]))
-    assert (task.seeds, task.settings[0].beta, task.settings[0].ranks) == ((7,), 0.5, (1, 3, 1))
 
 
 @pytest.mark.parametrize("name", config.names())

@@ -26,7 +26,7 @@ PAIRS = [
 # What the choice of a configuration and the columns of cost read.
 TUNED = {"nll", "proxy_ood", "without_inputs", "parameters", "seconds", "products"}
 # What several draws add.
-SPREAD = {"toy": "iqr_ratio", "sst2": "mi_ratio", "beijing": "guangzhou_bare/auroc_ood_epistemic"}
+SPREAD = {"toy": "iqr_ratio", "sst2": "mi_ratio", "beijing": "guangzhou/auroc_ood_epistemic"}
 SPREAD |= {"icu": "held_out_care/auroc_ood_mi", "uci": "risk_at_80_epistemic"}
 WITHOUT_SPREAD = ("deterministic",)
 

@@ -4,7 +4,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,20 +51,6 @@ def test_features_of_the_demo_are_those_of_an_independent_implementation(paths):
     assert demo.features.shape == (136, 44) == (136, len(set(FEATURES)))
     assert (demo.died.sum(), demo.newborn.sum(), len(np.unique(demo.patients))) == (29, 0, 100)
     assert (np.isfinite(demo.features).sum(axis=0) >= 40).all()
-
-
-def test_the_large_table_is_never_held_in_memory(paths, monkeypatch):
-    """With less memory than CHARTEVENTS of the demo takes as the inner side of a join, and no disk to spill to."""
-    connect = duckdb.connect
-
-    def small():
-        connection = connect()
-        for setting in ("memory_limit = '120MB'", "max_temp_directory_size = '0MB'", "threads = 1"):
-            connection.execute(f"SET {setting}")
-        return connection
-
-    monkeypatch.setattr(duckdb, "connect", small)
-    assert len(mimic3_tables.read(paths).features) == 136
 
 
 # -- tables of one's own -----------------------------------------------------------------------------------------------

@@ -55,16 +55,6 @@ def test_scores_of_values_are_those_of_scipy():
     assert scores.value_arrays(VALUES, Y)["selective/mae"][1, -1] == pytest.approx(found["mae"])
 
 
-def test_noise_weights_have_the_least_likelihood_loss_near_them():
-    kinds = np.stack([np.ones(50), np.abs(RNG.normal(size=50))], axis=1)
-    weights = scores.noise_weights(VALUES, Y, kinds)
-
-    def nll(own):
-        return -stats.norm.logpdf(Y, VALUES.mean, np.sqrt(VALUES.std**2 + (kinds @ own) ** 2)).mean()
-
-    assert all(nll(weights) <= nll(np.maximum(weights + step, 0)) for step in RNG.normal(0, 0.05, (200, 2)))
-
-
 def test_predictions_that_are_no_numbers_score_what_ignores_the_inputs_alone():
     lost = ValuePredictive(np.full(50, np.nan), np.ones(50), 7, noise=1.0)
     assert list(scores.value_tuning(lost, Y, FAR, Y)) == ["without_inputs"]

@@ -52,6 +52,12 @@ def _parts(line: str) -> tuple[list[str], list[float]]:
     return _NUMBER.sub("#", line).split(), [float(number.replace(",", "")) for number in _NUMBER.findall(line)]
 
 
+def test_the_design_page_describes_every_package_that_the_code_has():
+    packages = [path.parent.name for path in (ROOT / "src" / "singularbayes").glob("*/__init__.py")]
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    assert "posteriors" in packages and [name for name in packages if f"{name}/" not in page] == []
+
+
 def test_what_a_page_shows_has_to_be_printed_in_order_with_numbers_that_are_near():
     printed = "MI 0.031 of 1,024\nother things\nloss 2.0"
     assert_printed("MI 0.030 of 1,024\nother …\nloss 2.1\n", printed)

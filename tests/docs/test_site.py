@@ -113,8 +113,6 @@ def test_every_link_of_a_page_leads_to_a_file_and_an_anchor_of_the_site(site):
 
 
 def test_links_to_files_that_are_not_on_the_site_go_to_the_repository(site):
-    page = (site / "design.html").read_text(encoding="utf-8")
-    assert '/blob/main/docs/scripts/import_graph.py"' in page
     assert 'href="notebooks/forecast.html"' in (site / "sequences.html").read_text(encoding="utf-8")
     own = (site / "notebooks" / "forecast.html").read_text(encoding="utf-8")
     assert '/blob/main/examples/forecast.ipynb"' in own

@@ -38,17 +38,8 @@ class Tried:
         return statistics.fmean(self.nll)  # NumPy takes several times as long for two numbers
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The configuration that was chosen, the standard error that ties were judged by, and those that tied with it."""
-
-    name: str
-    standard_error: float
-    ties: tuple[str, ...]
-
-
-def choose(tried: Sequence[Tried]) -> Choice:
-    """Returns the configuration with the least mean NLL; of those within one standard error, the best proxy OOD score.
+def choose(tried: Sequence[Tried]) -> str:
+    """Returns the configuration that has the best proxy OOD score within one standard error of the least mean NLL.
 
     The standard error is that of a paired difference to the best: its variance over seeds, pooled over the better half
     of the configurations, because two seeds alone say little about one of them. Where OOD scores are equal, or there
@@ -56,7 +47,7 @@ def choose(tried: Sequence[Tried]) -> Choice:
 
     >>> tried = [Tried("a", (0.30, 0.32), (0.6, 0.6)), Tried("b", (0.31, 0.32), (0.9, 0.9)), Tried("c", (0.5, 0.5))]
     >>> choose(tried)
-    Choice(name='b', standard_error=0.005, ties=('a', 'b'))
+    'b'
     """
     seeds = {len(one.nll) for one in tried}
     if len(seeds) != 1 or min(seeds) < LEAST_TUNING_SEEDS:
@@ -67,8 +58,7 @@ def choose(tried: Sequence[Tried]) -> Choice:
         raise ValueError(f"Tuning needs a configuration that did not diverge; got {[one.name for one in tried]}.")
     best, error = sound[0], _standard_error(sound)
     ties = [one for one in sound if one.mean <= best.mean + error]
-    found = max(ties, key=lambda one: (float(np.mean(one.ood)) if one.ood else -math.inf, -one.mean))
-    return Choice(found.name, round(error, 12), tuple(one.name for one in ties))
+    return max(ties, key=lambda one: (float(np.mean(one.ood)) if one.ood else -math.inf, -one.mean)).name
 
 
 def _standard_error(by_mean: Sequence[Tried]) -> float:

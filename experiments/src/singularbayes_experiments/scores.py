@@ -7,7 +7,6 @@ test examples, with "name/score" for every set of out-of-distribution inputs.
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import keras
@@ -19,7 +18,7 @@ from singularbayes import metrics
 from singularbayes.convert import spectrum
 from singularbayes.evaluation import evaluate
 from singularbayes.posteriors import find_posteriors
-from singularbayes.prediction import ClassPredictive, ValuePredictive, conformal_intervals, recalibrate
+from singularbayes.prediction import ClassPredictive, ValuePredictive, recalibrate
 from singularbayes.training import kl
 
 BINS = (10, 15, 20, 30)
@@ -196,21 +195,6 @@ def value_arrays(p: ValuePredictive, y: np.ndarray) -> Arrays:
         return found
     shares = np.linspace(1 / len(p), 1.0, 101)
     return found | {"selective/mae": np.stack([shares, metrics.selective_curve(p.std, np.abs(p.mean - y)).at(shares)])}
-
-
-def conformal(p: ValuePredictive, y: np.ndarray, validation: ValuePredictive, known: np.ndarray) -> Scores:
-    """Returns coverage and width of 95 % intervals whose width is set by the validation examples, as shares of sd."""
-    lower, upper = conformal_intervals(validation, known, LEVEL)(p)
-    return {
-        "conformal_picp_95": metrics.interval_coverage(lower, upper, y),
-        "conformal_mpiw_95": metrics.interval_width(lower, upper),
-        "conformal_interval_score_95": metrics.interval_score(lower, upper, y, LEVEL),
-    }
-
-
-def with_noise(p: ValuePredictive, noise: np.ndarray) -> ValuePredictive:
-    """Returns predictions with another noise, one an example."""
-    return replace(p, noise=noise)
 
 
 def noise_weights(p: ValuePredictive, y: np.ndarray, kinds: np.ndarray) -> np.ndarray:

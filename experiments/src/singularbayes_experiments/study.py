@@ -91,4 +91,4 @@ def tried(runs: Runs, grid: Sequence[Any]) -> list[protocol.Tried]:
 def choose(experiment: Experiment, preset: str, method: str, runs: Runs, task: str | None = None) -> int | None:
     """Returns the place of the configuration that the protocol chooses; None where all diverged."""
     every = tried(runs, experiment.grid(preset, method, task))
-    return None if all(one.diverged for one in every) else int(protocol.choose(every).name)
+    return None if all(one.diverged for one in every) else int(protocol.choose(every))

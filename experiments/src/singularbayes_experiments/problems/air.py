@@ -10,8 +10,7 @@ the noise (training assumes a standard deviation of 1, in units of that of the t
 
 Rows with a missing value are dropped and the rest are taken as if they followed each other, so a window may step over a
 gap: only so are there the paper's 41,733 windows. They are split in the order of time and standardised by the rows of
-the training windows. The noise of a total variance is fitted to the validation windows after training, and so is the
-width of conformal intervals; the test windows come later in time, so their coverage is measured and not guaranteed.
+the training windows. The noise of a total variance is fitted to the validation windows after training.
 
 The tables of other cities differ. What follows was fixed before any score of out-of-distribution windows was seen:
 
@@ -21,12 +20,11 @@ The tables of other cities differ. What follows was fixed before any score of ou
   of snow at or below 0 °C and one of rain above; hours in a row are counted up. Made from the precipitation of Beijing,
   which the five cities' table has too, Ir has a correlation of 0.82 with the published one and Is of 0.63.
 - A wind from SW, which Beijing's table lacks, is cv (calm and variable): the one kind that names no direction.
-- "bare" scores are those of windows without the features that these rules touch, in both cities.
 """
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import keras
@@ -46,7 +44,6 @@ MAIN = "guangzhou"  # the paper's
 WINDS = ("NE", "NW", "SE", "cv")
 NUMBERS = ("pm2.5", "DEWP", "TEMP", "PRES", "Iws", "Is", "Ir")
 FEATURES = (*NUMBERS, *WINDS, "hour_sin", "hour_cos", "month_sin", "month_cos")
-MAPPED = ("Is", "Ir", *WINDS)
 # Whatever lies outside is a code for a missing value: −9999, and −97 for a dew point in Shenyang.
 POSSIBLE = {"DEWP": (-60, 40), "HUMI": (0, 100), "TEMP": (-60, 60), "PRES": (800, 1100), "precipitation": (0, 1000)}
 
@@ -64,7 +61,7 @@ class AirSettings(Settings):
         mean_start: means of kernels start uniform between these; None leaves them to the posterior.
         patience: epochs without a better validation MAE after which training ends, None trains all epochs; `plateau`:
             those after which the learning rate is halved.
-        every: of other cities but Guangzhou, and where mapped features are left out, every so many-th window is scored.
+        every: of other cities but Guangzhou every so many-th window is scored.
     """
 
     windows: tuple[int, ...] = (29_213, 6_260, 6_260)
@@ -130,8 +127,6 @@ class Air(Problem):
         for city in CITIES:
             some = 1 if city.lower() == MAIN else settings.every
             ood[city.lower()] = windows(rows_of_city(tables[city]), scaling, settings.hours)[0][::some]
-        bare = {"test": test.x, MAIN: ood[MAIN][:: settings.every]}
-        ood |= {f"{name}_bare": without_mapped(x) for name, x in bare.items()}
         return AirData(train, validation, test, ood, scaling=scaling)
 
     def network(self, weights: Weights, settings: AirSettings) -> keras.Model:
@@ -174,20 +169,17 @@ class Air(Problem):
             return scores.one_gaussian(y, known), {}
         kinds = {name: noise_kinds(x, scaling, settings.noise) for name, x in inputs.items()}
         weights = scores.noise_weights(bare["validation"], y_held, kinds["validation"])
-        p = {name: scores.with_noise(part, kinds[name] @ weights) for name, part in bare.items()}
+        p = {name: replace(part, noise=kinds[name] @ weights) for name, part in bare.items()}
         if test is None:
             return scores.value_tuning(p["validation"], y, p["perturbed"], known), {}
         found = scores.value_result(p["test"], y, {city.lower(): p[city.lower()] for city in CITIES}, known)
         found |= {name.removeprefix(f"{MAIN}/"): value for name, value in found.items()}
-        found |= scores.conformal(p["test"], y, p["validation"], y_held)
         found |= scores.prefixed("validation", scores.value_quality(p["validation"], y_held))
         found |= {f"noise_weight_{i}": float(weight) for i, weight in enumerate(weights)}
         last = scaling.mean[0] + scaling.std[0] * test.x[:, -1, 0].astype("float64")
         found["last_value_mae"] = metrics.mean_absolute_error(last, y)
         arrays = scores.value_arrays(p["test"], y)
         if p["test"].num_draws > 1:
-            mapped = metrics.ood_scores(p["test_bare"].std, p[f"{MAIN}_bare"].std)
-            found |= {f"{MAIN}_bare/{name}_epistemic": value for name, value in mapped.items()}
             arrays |= scores.histograms({"test_std": p["test"].std, f"{MAIN}_std": p[MAIN].std})
         return found, arrays
 
@@ -262,10 +254,3 @@ def windows(rows: np.ndarray, scaling: Scaling, hours: int) -> tuple[np.ndarray,
     seen = np.lib.stride_tricks.sliding_window_view(scaled[:-1], hours, axis=0)  # (windows, features, hours)
     targets = (rows[hours:, :1] - scaling.target_mean) / scaling.target_std
     return np.ascontiguousarray(seen.transpose(0, 2, 1)), targets.astype("float32")
-
-
-def without_mapped(x: np.ndarray) -> np.ndarray:
-    """Returns windows with the mapped features at their mean in training, which is 0."""
-    x = x.copy()
-    x[..., [FEATURES.index(name) for name in MAPPED]] = 0.0
-    return x

@@ -99,8 +99,7 @@ def every_set(name: str, settings: DetectorSettings) -> Iterator[Sets]:
         elif name == "sst2":
             yield texts(settings)
         else:
-            others = {each: x for each, x in found.ood.items() if not each.endswith("_bare")}
-            others = {"" if each == MAIN.get(name) else f"{each}/": x for each, x in others.items()}
+            others = {"" if each == MAIN.get(name) else f"{each}/": x for each, x in found.ood.items()}
             yield Sets(task, found, others, 0 if name == "beijing" else CLASSES)
 
 
