@@ -16,10 +16,11 @@ from singularbayes_experiments.opening import networks, training
 SCHEDULES = {"constant": {"rate": 1e-3, "cosine": 0.0}, "cosine": {"rate": 3e-3, "cosine": 1.0}}
 EPOCHS = {1000: 150, 5000: 60, 55_000: 24}  # of images, by rows
 QUARTER = 0.25
-DENSE = [{"name": "dense", "eta": 0.1, "share": 0.0, "beta": 0.0, "noise": 0.0}]
+ROUNDS = {1: ((0.05, 0.2, 0.5), (0.03, 0.1, 0.3)), 2: ((0.0, 0.05), (0.003, 0.01, 0.03))}  # shares and η
+DENSE = {"name": "dense", "eta": 0.1, "share": 0.0, "beta": 0.0, "noise": 0.0}
 
 
-def candidates(total: int) -> list[dict[str, Any]]:
+def candidates(total: int, shares: tuple, etas: tuple) -> list[dict[str, Any]]:
     """Returns the settings of low-rank networks that train for `total` steps, by schedule."""
     found = []
     for schedule, options in SCHEDULES.items():
@@ -28,8 +29,8 @@ def candidates(total: int) -> list[dict[str, Any]]:
         rows = [(f"rule β {beta:g}", eta, 0.0, beta, 1.0) for beta in (0.1, 0.3, 1.0)]
         rows += [
             (f"ramp {share:g} η {start:g} β {beta:g}", start, share, beta, 1.0)
-            for share in (0.05, 0.2, 0.5)
-            for start in (0.03, 0.1, 0.3)
+            for share in shares
+            for start in etas
             for beta in (0.1, 0.3, 1.0)
         ]
         rows += [("closed", 1e-4, 0.0, 0.03, 1.0), ("means", 0.1, 0.0, 0.0, 0.0)]
@@ -73,26 +74,26 @@ def images(name: str, folder: Path) -> tuple[dict, int]:
     return found, int(count)
 
 
-def run(name: str, folder: Path, seeds: int, at_once: int, tiny: bool) -> list[dict[str, Any]]:
+def run(name: str, folder: Path, seeds: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Returns a row for every candidate: arrays (splits, seeds), and the NLL of the pooled seeds of every split."""
     arrays, network, batch, epochs, steps = task(name, folder)
-    if tiny:
+    if options.tiny:
         arrays, epochs = {k: v[:2, :400] for k, v in arrays.items()}, 2
     count = arrays["train_x"].shape[1]
     batch = min(batch, count)
-    steps = (2 if tiny else steps) or count // batch
+    steps = (2 if options.tiny else steps) or count // batch
     data = {part: (arrays[f"{part}_x"], arrays[f"{part}_y"]) for part in ("train", "stop", "score")}
     data = jax.tree.map(jnp.asarray, data)
     keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
     classes = arrays["train_y"].dtype.kind == "i"
     rows: list[dict[str, Any]] = []
-    dense = [{"schedule": schedule, **options, **DENSE[0]} for schedule, options in SCHEDULES.items()]
-    for low_rank, wanted in ((True, candidates(epochs * steps)), (False, dense)):
-        plan = training.Plan(network, low_rank, classes, batch, epochs, steps)
+    dense = [{"schedule": schedule, **rate, **DENSE} for schedule, rate in SCHEDULES.items()]
+    for low_rank, wanted in ((True, candidates(epochs * steps, *ROUNDS[options.round])), (False, dense)):
+        plan = training.Plan(network, low_rank, classes, batch, epochs, steps, options.least_rank)
         train = jax.vmap(lambda d, k, s: training.train(plan, d, k, s), (None, 0, None))  # noqa: B023
         train = jax.jit(jax.vmap(jax.vmap(train, (0, None, None)), (None, None, 0)))
-        for begin in range(0, len(wanted), at_once):
-            part = wanted[begin : begin + at_once]
+        for begin in range(0, len(wanted), options.at_once):
+            part = wanted[begin : begin + options.at_once]
             numbers = [key for key in part[0] if key not in ("schedule", "name")]
             start = time.perf_counter()
             settings = {key: jnp.asarray([setting[key] for setting in part], "float32") for key in numbers}
@@ -102,7 +103,8 @@ def run(name: str, folder: Path, seeds: int, at_once: int, tiny: bool) -> list[d
             seconds = (time.perf_counter() - start) / len(part)
             for i, setting in enumerate(part):
                 own = {key: np.round(value[i].astype("float64"), 5).tolist() for key, value in found.items()}
-                rows.append({"task": name, **setting, **own, "pooled": pooled[i].round(5).tolist(), "seconds": seconds})
+                rows.append({"task": name, "round": options.round, "least_rank": options.least_rank, **setting, **own})
+                rows[-1] |= {"pooled": pooled[i].round(5).tolist(), "seconds": round(seconds, 3)}
     return rows
 
 
@@ -113,13 +115,15 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", required=True)
     parser.add_argument("--at-once", type=int, default=64, help="settings in one program")
     parser.add_argument("--seeds", type=int, help="by default as in plan.yaml")
+    parser.add_argument("--round", type=int, choices=ROUNDS, default=1)
+    parser.add_argument("--least-rank", type=int, default=8)
     parser.add_argument("--tiny", action="store_true", help="few rows and steps: shows that it runs")
     options = parser.parse_args()
     for name in options.tasks:
         seeds = options.seeds or (5 if "mnist" in name and "55000" not in name else 3)
         start = time.perf_counter()
         try:
-            rows = run(name, options.folder, seeds, options.at_once, options.tiny)
+            rows = run(name, options.folder, seeds, options)
         except Exception as error:
             print(f"{name} failed: {error!r:.500}", flush=True)
             continue

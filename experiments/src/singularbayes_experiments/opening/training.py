@@ -23,15 +23,16 @@ class Plan:
     batch: int
     epochs: int
     steps: int  # of an epoch
+    least_rank: int = 8
 
 
-def rank(rows: int, columns: int) -> int:
+def rank(rows: int, columns: int, least: int = 8) -> int:
     """Returns the rank that the trial gives a matrix: a fifth of its parameters, scales counted, but at least 8.
 
     >>> rank(784, 1200), rank(64, 64), rank(64, 2)
     (47, 8, 2)
     """
-    return min(max(8, int(rows * columns / (10 * (rows + columns)))), rows, columns)
+    return min(max(least, int(rows * columns / (10 * (rows + columns)))), rows, columns)
 
 
 def begin(plan: Plan, key, eta) -> dict:
@@ -43,7 +44,7 @@ def begin(plan: Plan, key, eta) -> dict:
         if not plan.low_rank:
             means[name] = math.sqrt(3 * variance) * jax.random.uniform(first, (m, n), minval=-1, maxval=1)
             continue
-        r = rank(m, n)
+        r = rank(m, n, plan.least_rank)
         gain = (m * n * variance / r) ** 0.25
         for side, size, own in (("A", m, first), ("B", n, second)):
             means[f"{name}{side}"] = gain * jnp.linalg.qr(jax.random.normal(own, (size, r)))[0]
