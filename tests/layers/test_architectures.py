@@ -92,8 +92,7 @@ def test_a_draw_is_one_function_however_the_data_and_the_draws_are_cut(network, 
     for s in (0, 3):
         np.testing.assert_allclose(whole[s], _fixed(model, s, x).reshape(whole[s].shape), rtol=1e-4, atol=1e-5)
     assert min(np.abs(whole[s] - whole[t]).max() for s in range(4) for t in range(s)) > 1e-3
-    monkeypatch.setattr(sampler, "chunk_sizes", lambda *_: (4, 4))
-    monkeypatch.setattr(sampler, "side_by_side", lambda *_: 2)
+    monkeypatch.setattr(sampler, "sizes", lambda *_: (4, 2, 4))
     np.testing.assert_allclose(_draws(model, x), whole, rtol=1e-4, atol=1e-5)
 
 

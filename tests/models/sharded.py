@@ -13,8 +13,6 @@ from jax.experimental import multihost_utils
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank, Mixture, RankOne, layers
-from singularbayes.posteriors import draw_keys
-from singularbayes.prediction.sampler import sampler_of
 
 NUM_DATA, BATCH, RATE = 16, 8, 1 / 16
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -138,13 +136,6 @@ def counted_once(model):
     return [float(keras.ops.convert_to_numpy(sum(model.losses))), sb.kl(model, "exact") / NUM_DATA]
 
 
-def parts(model):
-    """The draws and examples that one device answers, for many examples and for one."""
-    sampler, (x, _) = sampler_of(model), data()
-    outputs = [sampler.run_on_devices(sampler.draw(draw_keys(0, 8)), part)[0] for part in (x, x[:1])]
-    return [output.sharding.shard_shape(output.shape)[:2] for output in outputs]
-
-
 def results(name):
     """All invariants for one device; under each distribution those that it may break in a way of its own."""
     (x, _), found = data(), {}
@@ -155,7 +146,6 @@ def results(name):
     if name == "both":
         return found
     found["predicted"] = np.concatenate([sb.predict(models[shared], part, 8, seed=1).mean for part in (x, x[:1])])
-    found["parts"] = parts(models[shared])
     for build in (mixture, repeated):
         if build in models:
             found[f"{build.__name__}/predicted"] = sb.predict(models[build], x, 8, seed=1).mean

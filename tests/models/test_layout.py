@@ -105,13 +105,6 @@ def test_batches_that_devices_do_not_divide_lie_whole_on_each(monkeypatch, sizes
         assert layout.get_data_layout((8, 2)).axes == ("batch", None)
 
 
-def test_draws_and_examples_are_spread_over_the_devices(found):
-    """(draws, examples) on a device, of 8 draws for 16 examples, and of 8 for a single one."""
-    assert found["one/parts"].tolist() == [[8, 4], [2, 1]]  # no distribution: all devices that there are
-    assert found["data/parts"].tolist() == [[8, 4], [2, 1]]
-    assert found["model/parts"].tolist() == [[8, 8], [4, 1]]  # the batch's axis has two devices
-
-
 def test_factors_are_split_by_rows_and_the_table_says_so(found):
     factors = [spec for spec in found["specs"] if "/ab " in spec]
     assert len(factors) == 8 and all(spec.endswith("P(None, 'model', None)") for spec in factors)

@@ -8,7 +8,6 @@ from posterior_table import JAX_FIRST, ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors, layers
-from singularbayes.prediction.memory import chunk_sizes, side_by_side
 
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 RNG = np.random.default_rng(4)
@@ -160,22 +159,6 @@ def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
     # Orthogonal, cut to rank two: both singular values stay near 1 after one step.
     values = np.linalg.svd(_numpy(recurrent.mean().dense()), compute_uv=False)
     np.testing.assert_allclose(values, [1, 1, 0, 0], atol=0.02)
-
-
-@JAX_FIRST
-def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
-    def network(width):
-        dense = layers.Dense(width, posterior=LowRank.paper(1))
-        return keras.Sequential([keras.Input((4,)), dense, layers.Dense(2, posterior=LowRank.paper(1))])
-
-    x = np.ones((10_000, 4))
-    for examples, draws, batch, group in [(10_000, 640, 256, 80), (10_000, 100, 256, 50), (1, 640, 1, 640)]:
-        assert chunk_sizes(network(100), x[:examples], examples, draws, 256) == (draws, batch)
-        assert side_by_side(network(100), x[:batch], draws) == group
-    wide = network(100_000)
-    chunk, batch = chunk_sizes(wide, x, 10_000, 640, 256)
-    assert side_by_side(wide, x[:batch], chunk) * batch * 4 * 100_000 <= 8 << 20
-    assert chunk * 4 * 200_006 <= 256 << 20
 
 
 @JAX_FIRST

@@ -15,7 +15,7 @@ from scipy import sparse
 import singularbayes as sb
 from singularbayes import FullRank, layers
 from singularbayes.models import blocks, collected, data, is_stream
-from singularbayes.prediction import memory
+from singularbayes.prediction import sampler
 
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 RNG = np.random.default_rng(0)
@@ -122,7 +122,7 @@ def assert_same(p, q):
 @TORCH_FIRST
 def test_every_kind_of_table_gives_the_numbers_of_the_array(model, whole, kind, small_blocks, monkeypatch):
     if small_blocks:
-        monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)  # blocks of one batch
+        monkeypatch.setattr(sampler, "BUDGET", 0)  # blocks of one batch
     x = keras.ops.convert_to_tensor(X) if kind == "keras tensor" else IN_MEMORY[kind]
     assert_same(ask(model, x), whole)
 
@@ -139,7 +139,7 @@ def test_every_kind_of_stream_gives_the_numbers_of_the_array_and_its_targets_in_
     model, whole, kind, small_blocks, monkeypatch
 ):
     if small_blocks:
-        monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)
+        monkeypatch.setattr(sampler, "BUDGET", 0)
     p = ask(model, STREAMS[kind](X, Y, WEIGHTS))
     assert_same(p, whole)
     np.testing.assert_array_equal(p.targets, Y)
@@ -147,15 +147,14 @@ def test_every_kind_of_stream_gives_the_numbers_of_the_array_and_its_targets_in_
 
 
 def test_a_shuffled_stream_is_read_once_so_targets_stay_with_their_predictions(model, whole, monkeypatch):
-    monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)
-    monkeypatch.setattr(memory, "_CHUNK_BYTES", 0)  # one draw at a time: weights are made again for every block
+    monkeypatch.setattr(sampler, "BUDGET", 0)
     p = ask(model, Shuffled())
     assert sorted(p.targets) == list(range(23))
     np.testing.assert_allclose(p.draws, whole.draws[:, p.targets], rtol=1e-5, atol=1e-6)
 
 
 def test_batches_of_predictions_are_those_of_predict_in_order(model, whole, monkeypatch):
-    monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)
+    monkeypatch.setattr(sampler, "BUDGET", 0)
     parts = list(sb.predict_batches(model, X, 7, batch_size=8, keep_draws=True))
     assert [len(part) for part in parts] == [8, 8, 7]
     np.testing.assert_allclose(np.concatenate([p.draws for p in parts], axis=1), whole.draws, rtol=1e-5, atol=1e-6)
@@ -166,12 +165,12 @@ def test_members_predict_every_block_of_a_stream(monkeypatch):
     ensemble = sb.DeepEnsemble.from_models(models)
     options = {"likelihood": "categorical_logits", "batch_size": 4, "keep_draws": True}
     whole = ensemble.predict(X, **options)
-    monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)
+    monkeypatch.setattr(sampler, "BUDGET", 0)
     assert_same(ensemble.predict(generator(X, Y), **options), whole)
 
 
 def test_quantiles_are_exact_without_keeping_the_draws(model, whole, monkeypatch):
-    monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)
+    monkeypatch.setattr(sampler, "BUDGET", 0)
     p = ask(model, keep_draws=False, quantiles=(0.025, 0.5, 0.975))
     assert p.draws is None
     np.testing.assert_allclose(p.quantile([0.5, 0.025]), whole.quantile([0.5, 0.025]), rtol=1e-5, atol=1e-6)

@@ -21,7 +21,7 @@ from scipy import special
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
 from singularbayes.posteriors import draw_keys, draw_sources, noise, scope
-from singularbayes.prediction import memory, sampler
+from singularbayes.prediction import sampler
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(4)
@@ -86,25 +86,18 @@ def test_draws_do_not_depend_on_the_batch_size(model, whole, batch_size):
     np.testing.assert_allclose(ours.mutual_information, whole.mutual_information, rtol=1e-3, atol=1e-6)
 
 
-CHUNKS = [pytest.param(1, 4, 1, marks=JAX_FIRST), (3, 4, 3), (10, 3, 2), pytest.param(6, 11, 4, marks=JAX_FIRST)]
+CHUNKS = [pytest.param(1, 4, 1, marks=JAX_FIRST), (3, 4, 3), (10, 3, 2), pytest.param(8, 11, 4, marks=JAX_FIRST)]
 
 
 @pytest.mark.parametrize(("chunk", "batch", "group"), CHUNKS)
 def test_draws_do_not_depend_on_how_they_are_chunked(model, whole, monkeypatch, chunk, batch, group):
-    monkeypatch.setattr(sampler, "chunk_sizes", lambda *_: (chunk, batch))
-    monkeypatch.setattr(sampler, "side_by_side", lambda *_: group)
+    monkeypatch.setattr(sampler, "sizes", lambda *_: (chunk, group, batch))
     _assert_same(_predict(model), whole)
 
 
-@pytest.mark.parametrize("limit", jax_first(["_CHUNK_BYTES", "_CACHE_BYTES", "_PROGRAM_FACTOR"], ["_CHUNK_BYTES"]))
-def test_draws_do_not_depend_on_the_memory_there_is(model, whole, monkeypatch, limit):
-    monkeypatch.setattr(memory, limit, 0)
-    _assert_same(_predict(model, batch_size=4), whole)
-
-
-@pytest.mark.parametrize("free", jax_first([1 << 30, 1 << 18, 0], [0]))
-def test_draws_do_not_depend_on_the_memory_of_an_accelerator(model, whole, monkeypatch, free):
-    monkeypatch.setattr(memory, "free_bytes", lambda: free)
+@pytest.mark.parametrize("budget", jax_first([1 << 30, 1 << 18, 0], [0]))
+def test_draws_do_not_depend_on_the_memory_there_is(model, whole, monkeypatch, budget):
+    monkeypatch.setattr(sampler, "BUDGET", budget)
     _assert_same(_predict(model, batch_size=4), whole)
 
 
@@ -342,7 +335,7 @@ def test_memory_does_not_grow_with_the_number_of_draws(monkeypatch):
         pytest.skip("the same stream of chunks; slow under tracemalloc")
     model = keras.Sequential([keras.Input((5,)), layers.Dense(3, posterior=LowRank.paper(2))])
     x = np.repeat(X, 100, axis=0)
-    monkeypatch.setattr(memory, "_CHUNK_BYTES", 16 << 20)
+    monkeypatch.setattr(sampler, "BUDGET", 16 << 20)
 
     def peak(draws):
         tracemalloc.start()

@@ -9,7 +9,7 @@ from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models import position_of
 from singularbayes.posteriors import draw_keys, draw_sources, find_sources, flat_layers, noise
-from singularbayes.prediction import outputs_under, split_of
+from singularbayes.prediction import outputs_under, side_by_side
 
 
 def freeze_draws(
@@ -27,9 +27,8 @@ def freeze_draws(
     epistemic part alone) for regression, with "noise" where the model predicts it, and where the noise is known
     "total_std" and the ends "lower" and "upper" of the interval that has a new value with probability `level` (counts
     have no such ends here). Nothing in it is random: the draws are weights of its own, draws · r (m + n) numbers for a
-    low-rank weight, so `save` and `export` keep the uncertainty. What `export` writes needs nothing of this package; a
-    `.keras` file needs it to be loaded. The graph holds the layers before the first random one once, and the rest once
-    per draw, one after another.
+    low-rank weight, so `save` and `export` keep the uncertainty; a `.keras` file needs this package to be loaded, what
+    `export` writes does not. The graph holds layers before the first random one once.
 
     Args:
         likelihood, output: as for `predict`.
@@ -111,13 +110,14 @@ class FrozenDraws(keras.layers.Layer):
         return {name: keras.KerasTensor(tensor.shape, "float32") for name, tensor in found.items()}
 
     def call(self, inputs):
-        split = split_of(self.model)
-        frontier = None if split is None else split.prefix(inputs)
-        outputs = [outputs_under(self.model, self._sources, self._draw(s), inputs, frontier) for s in range(self.draws)]
-        return self._summary(ops.stack([ops.cast(each[self.position], "float32") for each in outputs]))
+        def output(draw) -> list:
+            return [outputs_under(self.model, self._sources, draw, inputs)[self.position]]
 
-    def _draw(self, s: int) -> list[tuple]:
-        return [tuple(array[s] for array in arrays) for arrays in self._held]
+        held = [tuple(ops.convert_to_tensor(array.value) for array in arrays) for arrays in self._held]
+        if any(held) and all(source.components == 1 for source in self._sources):  # else torch cannot export `vmap`
+            return self._summary(ops.cast(side_by_side(output, held)[0], "float32"))
+        draws = [[tuple(array[s] for array in arrays) for arrays in held] for s in range(self.draws)]
+        return self._summary(ops.cast(ops.stack([output(draw)[0] for draw in draws]), "float32"))
 
     def _summary(self, outputs) -> dict:
         found = self.likelihood.export(outputs)

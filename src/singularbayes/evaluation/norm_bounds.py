@@ -209,11 +209,11 @@ def accepted_brier(
     moments = RunningMoments(len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
     each = np.zeros(len(keys))
-    for first, where, outputs in stream_draws(model, x, len(x), keys, 256, None, alone=False):
+    for first, where, outputs in stream_draws(model, x, keys, 256):
         probabilities = meaning.probabilities(outputs[0])
         moments.update(where, probabilities)
         scores = [brier(*labelled("bounds_report", draw, y[where])) for draw in probabilities]
-        each[first : first + len(scores)] += 0.5 * np.array(scores) * len(where) / len(x)
+        each[first : first + len(scores)] += 0.5 * np.array(scores) * len(x[where]) / len(x)
     return 0.5 * brier(*labelled("bounds_report", moments.mean, y)), each
 
 

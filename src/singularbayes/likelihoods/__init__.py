@@ -6,12 +6,6 @@ from singularbayes.likelihoods.categorical import BoundedCrossentropy, Categoric
 from singularbayes.likelihoods.class_predictive import ClassPredictive, LabelPredictive
 from singularbayes.likelihoods.compiled import likelihood_of_output, logits_hint, require_activations
 from singularbayes.likelihoods.counts import NegativeBinomial, NegativeBinomialNLL, Poisson, PoissonNLL
-from singularbayes.likelihoods.distilled import (
-    DistilledClasses,
-    DistilledClassesLoss,
-    DistilledValues,
-    DistilledValuesLoss,
-)
 from singularbayes.likelihoods.gaussian import BoundedError, Gaussian, GaussianNLL
 from singularbayes.likelihoods.heavy_tails import LaplaceNLL, LaplaceNoise, StudentTNLL, StudentTNoise
 from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, wrong_labels_error
@@ -35,10 +29,6 @@ __all__ = [
     "Categorical",
     "ClassPredictive",
     "Classification",
-    "DistilledClasses",
-    "DistilledClassesLoss",
-    "DistilledValues",
-    "DistilledValuesLoss",
     "Gaussian",
     "GaussianNLL",
     "LabelPredictive",

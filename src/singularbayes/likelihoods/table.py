@@ -6,7 +6,6 @@ from singularbayes.likelihoods.base import Likelihood, as_loss, is_loss, kind_of
 from singularbayes.likelihoods.bernoulli import Bernoulli
 from singularbayes.likelihoods.categorical import BoundedCrossentropy, Categorical
 from singularbayes.likelihoods.counts import NegativeBinomial, Poisson
-from singularbayes.likelihoods.distilled import DistilledClasses, DistilledValues
 from singularbayes.likelihoods.gaussian import BoundedError, Gaussian
 from singularbayes.likelihoods.heavy_tails import LaplaceNoise, StudentTNoise
 from singularbayes.likelihoods.mean_scale import MeanScale
@@ -104,5 +103,4 @@ def highest_label(loss, width: int | None) -> int | None:
     return next((label for label in found if label is not None), None)
 
 
-# A student of `distill` is known by its loss alone.
-_KINDS = {type(likelihood): None for likelihood in (*LIKELIHOODS.values(), DistilledClasses(1), DistilledValues(1))}
+_KINDS = {type(likelihood): None for likelihood in LIKELIHOODS.values()}

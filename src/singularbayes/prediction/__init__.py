@@ -3,13 +3,11 @@
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.bounded_loss import BoundedLoss, find_bounded_loss
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
-from singularbayes.prediction.memory import chunk_sizes
 from singularbayes.prediction.monitor import Monitor, MonitorStatus
 from singularbayes.prediction.predict import pool, predict, predict_batches
-from singularbayes.prediction.prefix import outputs_under, split_of
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, has_other_noise, paired_risks
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
-from singularbayes.prediction.sampler import sampler_of, stream_draws
+from singularbayes.prediction.sampler import outputs_under, side_by_side, stream_draws
 
 __all__ = [
     "BoundedLoss",
@@ -22,7 +20,6 @@ __all__ = [
     "Temperature",
     "ValuePredictive",
     "VarianceScale",
-    "chunk_sizes",
     "conformal_intervals",
     "conformal_sets",
     "drawn_risks",
@@ -35,7 +32,6 @@ __all__ = [
     "predict",
     "predict_batches",
     "recalibrate",
-    "sampler_of",
-    "split_of",
+    "side_by_side",
     "stream_draws",
 ]

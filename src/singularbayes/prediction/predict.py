@@ -1,7 +1,6 @@
 """Monte Carlo prediction with coherent draws: draw s is the same function of the input for all the data.
 
-The data are read once, in blocks that fit memory. Within a block chunks of draws are the outer loop and batches the
-inner one; of several blocks every one begins with the same draws, whose weights are made again from their keys.
+The data are read once, in blocks that fit memory. Every block begins with the same draws, made again from their keys.
 """
 
 import math
@@ -20,17 +19,15 @@ from singularbayes.models import (
     blocks,
     count_examples,
     in_order,
-    lengths_of,
     output_mask,
     position_of,
-    require_any_length,
     require_model,
     tokenized,
-    track,
 )
 from singularbayes.posteriors import draw_keys, find_sources
-from singularbayes.prediction.memory import block_rows
-from singularbayes.prediction.sampler import stream_draws
+from singularbayes.prediction.sampler import budget, output_size, stream_draws
+
+_MOMENTS = 8  # numbers per output that are in memory while draws are averaged
 
 
 def predict(
@@ -44,7 +41,6 @@ def predict(
     keep_draws: bool = False,
     quantiles: Sequence[float] | float = (),
     output=None,
-    padding: int | None = None,
 ) -> Predictive:
     """Returns what `draws` functions from the posterior predict for `x`.
 
@@ -65,9 +61,6 @@ def predict(
         quantiles: those over draws that `Predictive.quantile` and the intervals of classes need, such as (0.025, 0.975)
             for intervals of 95 %. They are exact, and draws are kept for a few examples at a time only.
         output: which output of a model with several, by name or position.
-        padding: the id that fills up sequences of token ids (examples, length). Examples of like length are then taken
-            together and cut to the longest, which saves the work on padding. The model must take any length and ignore
-            padding (`mask_zero=True`), else its predictions change.
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> keras.utils.set_random_seed(0)
@@ -82,7 +75,7 @@ def predict(
     """
     require_model("predict", model)
     options = {"likelihood": likelihood, "batch_size": batch_size, "keep_draws": keep_draws, "quantiles": quantiles}
-    return pool(lambda: [model], 1, x, draws, seed, **options, output=output, padding=padding)
+    return pool(lambda: [model], 1, x, draws, seed, **options, output=output)
 
 
 def predict_batches(model: keras.Model, x, draws: int = 100, seed: int = 0, **options) -> Iterator[Predictive]:
@@ -145,7 +138,6 @@ class _Job:
         keep_draws: bool = False,
         quantiles: Sequence[float] | float = (),
         output=None,
-        padding: int | None = None,
         split_arrays: bool = False,
     ):
         require_integer("predict", draws=draws, batch_size=batch_size)
@@ -155,34 +147,35 @@ class _Job:
             raise ValueError(f"predict needs quantiles from 0 to 1; got quantiles={quantiles!r}.")
         self.models, self.count, self.draws, self.seed = models, count, draws, seed
         self.likelihood, self.batch_size, self.keep_draws = likelihood, batch_size, keep_draws
-        self.output, self.padding, self.split_arrays = output, padding, split_arrays
+        self.output, self.split_arrays = output, split_arrays
         self.first = next(iter(models()))
         self.position = position_of(self.first, output)
         self.meaning = likelihood_of_output(self.first, self.position, likelihood)
         self.keys = np.zeros((0, 2), int)  # known with the first examples, which may have to build the model
-        self.sizes: dict = {}
 
     def parts(self, x) -> Iterator[_Part]:
         """Yields the blocks of the data after all draws; the last may be smaller."""
-        kept = self.draws if self.keep_draws or self.levels.size else 0
         found = blocks(
             tokenized(self.first, x, caller="predict")[0],
-            rows=lambda some: block_rows(self.first, some, kept, self.batch_size),
+            rows=self._rows,
             split_arrays=self.split_arrays or self.levels.size > 0,
             caller="predict",
         )
         for block in found:
             yield self._part(replace(block, x=in_order(self.first, block.x, "predict")))
 
+    def _rows(self, x) -> int:
+        """Returns how many examples are read and predicted together: batches, as many as fit memory."""
+        inputs = sum(array.nbytes / max(1, len(array)) for array in keras.tree.flatten(x))
+        numbers = _MOMENTS + (self.draws if self.keep_draws or self.levels.size else 0)
+        fitting = budget() // 4 // int(inputs + 8 * numbers * max(1, output_size(self.first, x)))
+        return self.batch_size * max(1, fitting // self.batch_size)
+
     def _part(self, block: Block) -> _Part:
         x, examples = block.x, count_examples(self.first, block.x, "predict", block.first)
-        lengths = None
-        if self.padding is not None:
-            lengths = lengths_of(x, self.padding)
-            require_any_length(self.first)
         moments: dict[str, RunningMoments] = defaultdict(lambda: RunningMoments(examples))
-        kept: list[tuple[int, np.ndarray, np.ndarray]] = []
-        for first, where, outputs in self._outputs(x, examples, lengths):
+        kept: list[tuple[int, slice, np.ndarray]] = []
+        for first, where, outputs in self._outputs(x):
             _refuse_nan(self.first, x, where, outputs, block.first)
             statistics = self.meaning.statistics(outputs)
             for name, values in statistics.items():
@@ -198,17 +191,14 @@ class _Job:
         weight = _times_mask(block.weight, output_mask(self.first, x, self.position, self.batch_size))
         return _Part(moments, draws if self.keep_draws else None, quantiles, replace(block, x=None, weight=weight))
 
-    def _outputs(self, x, examples: int, lengths) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    def _outputs(self, x) -> Iterator[tuple[int, slice, np.ndarray]]:
         """Yields (first draw, examples, outputs) of all models."""
         share = _draws_each(self.first, x, self.draws, self.count)
         self.keys = draw_keys(self.seed, self.count * share)
-        members = enumerate(self.models())
-        for place, model in track(members, self.count, "members") if self.count > 1 else members:
+        for place, model in enumerate(self.models()):
             self._require_alike(model, x, share)
             own = self.keys[place * share : (place + 1) * share]
-            alone = self.count == 1
-            stream = stream_draws(model, x, examples, own, self.batch_size, lengths, alone, self.sizes)
-            for first, where, outputs in stream:
+            for first, where, outputs in stream_draws(model, x, own, self.batch_size):
                 known = self.position < len(outputs) if self.position is not None else len(outputs) == 1
                 if not known:
                     raise ValueError(
@@ -290,11 +280,11 @@ def _join(kept, draws, examples) -> np.ndarray:
     return result
 
 
-def _refuse_nan(model, x, where: np.ndarray, values: np.ndarray, before: int) -> None:
+def _refuse_nan(model, x, where: slice, values: np.ndarray, before: int) -> None:
     missing = np.isnan(np.asarray(values, "float32"))
     if not missing.any():
         return
-    example = int(where[np.argwhere(missing)[0][1]])
+    example = where.start + int(np.argwhere(missing)[0][1])
     own = keras.tree.map_structure(lambda array: array[example : example + 1], x)
     # An eager pass over that example raises a better error when a layer knows the cause (a token id out of range).
     model(own, training=False)

@@ -9,10 +9,10 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import likelihood_of_output
-from singularbayes.models import arranged, compiled, count_examples, position_of, track
+from singularbayes.models import arranged, count_examples, position_of, track
 from singularbayes.posteriors import draw_keys, find_sources, noise
 from singularbayes.prediction.bounded_loss import find_bounded_loss
-from singularbayes.prediction.sampler import outputs_of_draw, outputs_of_draws
+from singularbayes.prediction.sampler import outputs_of_draw, outputs_of_draws, run_compiled
 
 _TOGETHER = 100  # draws in one program
 
@@ -122,7 +122,8 @@ class _Losses:
         targets: np.ndarray | None = None
         for part, own in enumerate(track(keys, len(keys), "posterior draws") if sys.stderr.isatty() else keys):
             rows = pick(part)
-            outputs = compiled(self.model, outputs_of_draws, noise.as_keys(own), ops.convert_to_tensor(rows), self.data)
+            picked = ops.convert_to_tensor(rows)
+            outputs = run_compiled(self.model, outputs_of_draws, noise.as_keys(own), picked, self.data)
             chosen = np.asarray(ops.convert_to_numpy(outputs[self.position or 0]))
             predictions = self.loss.predictions(self.meaning, chosen)
             self.loss.require_single(self.caller, predictions.shape[1:])
@@ -172,10 +173,10 @@ def _differs_by_state(model, x, count: int, states: list, keys: np.ndarray, exam
     data = keras.tree.map_structure(ops.convert_to_tensor, x)
     for start in range(0, count, len(keys) * examples):
         pick = ops.convert_to_tensor(np.resize(np.arange(start, count, dtype="int32"), (len(keys), examples)))
-        first = compiled(model, outputs_of_draws, noise.as_keys(keys), pick, data)
+        first = run_compiled(model, outputs_of_draws, noise.as_keys(keys), pick, data)
         for state in states:
             state.assign(state + 1)
-        if _differ(first, compiled(model, outputs_of_draws, noise.as_keys(keys), pick, data)):
+        if _differ(first, run_compiled(model, outputs_of_draws, noise.as_keys(keys), pick, data)):
             return True
     return False
 
