@@ -8,8 +8,10 @@ from functools import partial
 import keras
 import numpy as np
 import pytest
+import scoringrules
 from posterior_table import TORCH_FIRST
 from predictions import class_predictive, value_predictive
+from scipy import stats
 from sklearn.linear_model import LinearRegression
 
 import singularbayes as sb
@@ -32,7 +34,7 @@ TARGETS = RNG.normal(size=(40, 1))
 
 def _class_scores(p, ood):
     wrong = p.predicted_labels != LABELS
-    std = metrics.predictive_std(DRAWS), metrics.predictive_std(OOD)
+    std = [draws.std(axis=0)[range(draws.shape[1]), draws.mean(axis=0).argmax(axis=1)] for draws in (DRAWS, OOD)]
     by = {"entropy": (p.entropy, ood.entropy), "std": std}
     by["mi"] = metrics.mutual_information(DRAWS), metrics.mutual_information(OOD)
     expected = {
@@ -68,14 +70,14 @@ def _value_scores(p, kind):
     std = np.sqrt(p.variance(kind))
     lower, upper = p.interval(0.95, variance=kind)
     curve = metrics.selective_curve(std[:, 0], np.abs(p.mean - TARGETS)[:, 0])
+    needed = np.abs(2 * stats.norm.cdf(TARGETS, p.mean, std) - 1)
     expected = {
         "nll": metrics.gaussian_nll(p.mean, std, TARGETS),
-        "crps": metrics.crps_gaussian(p.mean, std, TARGETS),
+        "crps": scoringrules.crps_normal(TARGETS, p.mean, std).mean(),
         "picp_95": metrics.interval_coverage(lower, upper, TARGETS),
         "mpiw_95": metrics.interval_width(lower, upper),
         "interval_score_95": metrics.interval_score(lower, upper, TARGETS, 0.95),
-        "calibration_error": metrics.interval_calibration_error(p.mean, std, TARGETS),
-        "calibration_area": metrics.interval_calibration_area(p.mean, std, TARGETS),
+        **{f"calibration_{name}": value for name, value in metrics.calibration_of_levels(needed).items()},
         "aurc": curve.area,
         "risk_at_80": curve.at(0.8),
     }

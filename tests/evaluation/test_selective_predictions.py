@@ -22,7 +22,10 @@ def test_classes_are_kept_by_entropy_or_what_is_chosen():
     wrong = p.predicted_labels != LABELS
     _same(sb.selective(p, LABELS), metrics.selective_curve(p.entropy, wrong))
     _same(sb.selective(p, LABELS, by="mi"), metrics.selective_curve(p.mutual_information, wrong))
-    _same(sb.selective(p, LABELS, by="std"), metrics.selective_curve(metrics.predictive_std(DRAWS), wrong))
+    _same(
+        sb.selective(p, LABELS, by="std"),
+        metrics.selective_curve(DRAWS.std(axis=0)[range(50), p.predicted_labels], wrong),
+    )
     point = sb.selective(p, LABELS).for_coverage(0.6)
     assert (p.entropy <= point.threshold).mean() == point.coverage
     assert wrong[p.entropy <= point.threshold].mean() == pytest.approx(point.risk)

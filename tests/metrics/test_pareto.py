@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from singularbayes.metrics.pareto import pareto_front
+from singularbayes.metrics import pareto_front
 
 TABLES = arrays.arrays("float64", st.tuples(st.integers(1, 12), st.just(3)), elements=st.integers(0, 4).map(float))
 SIGNS = st.tuples(*[st.sampled_from([-1, 1])] * 3)

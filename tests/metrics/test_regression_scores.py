@@ -2,18 +2,17 @@
 
 import numpy as np
 import pytest
+import scoringrules
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
 from singularbayes.metrics import (
-    crps_gaussian,
+    calibration_of_levels,
     crps_sample,
     gaussian_nll,
-    interval_calibration_area,
     interval_calibration_curve,
-    interval_calibration_error,
     interval_coverage,
     interval_score,
     interval_width,
@@ -25,10 +24,7 @@ from singularbayes.metrics import (
 POINT = [mean_absolute_error, root_mean_square_error, r_squared]
 SPREAD = [
     gaussian_nll,
-    crps_gaussian,
     interval_calibration_curve,
-    interval_calibration_error,
-    interval_calibration_area,
 ]
 
 
@@ -36,6 +32,11 @@ def made_up(seed=0, shape=(30,)):
     rng = np.random.default_rng(seed)
     mean, std = rng.normal(size=shape), rng.uniform(0.5, 2, shape)
     return mean, std, mean + std * rng.normal(size=shape)
+
+
+def needed(mean, std, y):
+    """The level of the smallest Gaussian interval that holds the target."""
+    return np.abs(2 * stats.norm.cdf(y, mean, std) - 1)
 
 
 def test_scores_equal_the_papers_numbers(vectors):
@@ -47,7 +48,6 @@ def test_scores_equal_the_papers_numbers(vectors):
         "mae": mean_absolute_error(mean, y),
         "rmse": root_mean_square_error(mean, y),
         "nll_mean": gaussian_nll(mean, std, y),
-        "crps_mean": crps_gaussian(mean, std, y),
         "picp": interval_coverage(lower, upper, y),
         "mpiw": interval_width(lower, upper),
         "interval_score_mean": interval_score(lower, upper, y, level=1 - case["inputs"]["alpha"]),
@@ -56,7 +56,6 @@ def test_scores_equal_the_papers_numbers(vectors):
     for i in range(4):
         one = slice(i, i + 1)
         assert gaussian_nll(mean[one], std[one], y[one]) == pytest.approx(expected["nll"][i], rel=1e-12)
-        assert crps_gaussian(mean[one], std[one], y[one]) == pytest.approx(expected["crps"][i], rel=1e-12)
         score = interval_score(lower[one], upper[one], y[one])
         assert score == pytest.approx(expected["interval_score"][i], rel=1e-12)
 
@@ -79,19 +78,9 @@ def test_point_scores_are_scikit_learns(shape):
     assert root_mean_square_error(p, y) == pytest.approx(np.sqrt(squared), rel=1e-12)
 
 
-def test_gaussian_scores_are_scipys_density_and_quadrature():
+def test_the_gaussian_score_is_scipys_density():
     mean, std, y = made_up()
     assert gaussian_nll(mean, std, y) == pytest.approx(-stats.norm(mean, std).logpdf(y).mean(), rel=1e-12)
-
-    def crps(m, s, target):
-        below, above = (
-            integrate.quad(lambda t: stats.norm.cdf(t, m, s) ** 2, -np.inf, target)[0],
-            integrate.quad(lambda t: stats.norm.sf(t, m, s) ** 2, target, np.inf)[0],
-        )
-        return below + above
-
-    expected = np.mean([crps(*values) for values in zip(mean[:5], std[:5], y[:5], strict=True)])
-    assert crps_gaussian(mean[:5], std[:5], y[:5]) == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("shape", [(30,), (30, 1), (30, 3)])
@@ -106,16 +95,15 @@ def test_crps_of_draws_is_the_energy_form_over_all_pairs_of_different_draws(shap
 def test_crps_of_draws_does_not_depend_on_their_number_on_average(draws):
     rng = np.random.default_rng(draws)
     found = [crps_sample(rng.normal(size=(draws, 200)), np.full(200, 0.5)) for _ in range(200)]
-    exact = crps_gaussian(np.zeros(1), np.ones(1), np.full(1, 0.5))
-    assert abs(np.mean(found) - exact) < 4 * np.std(found) / np.sqrt(len(found))
+    assert abs(np.mean(found) - scoringrules.crps_normal(0.5, 0, 1)) < 4 * np.std(found) / np.sqrt(len(found))
 
 
 def test_crps_of_many_draws_is_the_gaussian_one_and_of_one_the_absolute_error():
     mean, std, y = made_up()
     quantiles = stats.norm.ppf((np.arange(4000) + 0.5) / 4000)
-    assert crps_sample(mean + std * quantiles[:, None], y) == pytest.approx(crps_gaussian(mean, std, y), rel=1e-3)
+    exact = scoringrules.crps_normal(y, mean, std).mean()
+    assert crps_sample(mean + std * quantiles[:, None], y) == pytest.approx(exact, rel=1e-3)
     assert crps_sample(mean[None], y) == pytest.approx(mean_absolute_error(mean, y))
-    assert crps_gaussian(mean, np.zeros(30), y) == pytest.approx(mean_absolute_error(mean, y))
 
 
 @settings(max_examples=30, deadline=None)
@@ -127,11 +115,9 @@ def test_scores_follow_the_unit_of_the_targets(seed, unit, shift):
     assert mean_absolute_error(moved[0], moved[2]) == pytest.approx(unit * mean_absolute_error(mean, y))
     assert root_mean_square_error(moved[0], moved[2]) == pytest.approx(unit * root_mean_square_error(mean, y))
     assert r_squared(moved[0], moved[2]) == pytest.approx(r_squared(mean, y))
-    assert crps_gaussian(*moved) == pytest.approx(unit * crps_gaussian(mean, std, y))
     assert gaussian_nll(*moved) == pytest.approx(np.log(unit) + gaussian_nll(mean, std, y), abs=1e-9)
-    for score in (interval_calibration_error, interval_calibration_area):
-        assert score(mean[order], std[order], y[order]) == pytest.approx(score(mean, std, y))
-    assert interval_calibration_area(*moved) == pytest.approx(interval_calibration_area(mean, std, y), abs=1e-9)
+    shuffled = calibration_of_levels(needed(mean[order], std[order], y[order]))
+    assert shuffled == pytest.approx(calibration_of_levels(needed(mean, std, y)))
 
 
 def test_a_perfect_and_a_useless_predictor_get_the_textbook_values():
@@ -139,12 +125,10 @@ def test_a_perfect_and_a_useless_predictor_get_the_textbook_values():
     assert [score(y, y) for score in POINT] == [0, 0, 1]
     assert r_squared(np.full(30, y.mean()), y) == pytest.approx(0, abs=1e-12)
     assert root_mean_square_error(np.full(30, y.mean()), y) == pytest.approx(y.std())
-    assert crps_gaussian(y, np.zeros(30), y) == 0
     assert (interval_coverage(y, y, y), interval_width(y, y), interval_score(y, y, y)) == (1, 0, 0)
     # All inside, however low the level, or all outside, however high: half of the square lies between.
-    assert interval_calibration_area(y, np.ones(30), y) == pytest.approx(0.5)
-    assert interval_calibration_area(y - 100, np.ones(30), y) == pytest.approx(0.5)
-    assert interval_calibration_error(y, np.ones(30), y) == pytest.approx(0.5)
+    for level in (0.0, 1.0):
+        assert calibration_of_levels(np.full(30, level)) == pytest.approx({"error": 0.5, "area": 0.5})
 
 
 def test_interval_scores_by_hand():
@@ -161,7 +145,7 @@ def test_coverage_of_gaussian_targets_is_the_level_within_standard_errors():
     np.testing.assert_allclose(curve.levels, np.arange(1, 20) / 20)
     # The quantiles of the normal are as calibrated as n targets can be: the area is that of the staircase, 1/(4n).
     even = stats.norm.ppf((np.arange(50) + 0.5) / 50)
-    assert interval_calibration_area(np.zeros(25), np.ones(25), even[25:]) == pytest.approx(1 / 100)
+    assert calibration_of_levels(needed(0, 1, even[25:]))["area"] == pytest.approx(1 / 100)
 
 
 @settings(max_examples=20, deadline=None)
@@ -173,8 +157,7 @@ def test_the_curve_is_the_coverage_of_intervals_and_the_area_its_integral(seed, 
         half = stats.norm.ppf((1 + curve.levels[i]) / 2) * std / sharpness
         assert curve.observed[i] == interval_coverage(mean - half, mean + half, y)
     gaps = np.abs(curve.observed - curve.levels)
-    assert interval_calibration_area(mean, std / sharpness, y) == pytest.approx(gaps.mean(), abs=1e-3)
-    assert interval_calibration_error(mean, std / sharpness, y, curve.levels) == pytest.approx(gaps.mean())
+    assert calibration_of_levels(needed(mean, std / sharpness, y))["area"] == pytest.approx(gaps.mean(), abs=1e-3)
 
 
 def test_a_last_axis_of_one_may_be_missing_and_never_broadcasts():
@@ -205,11 +188,10 @@ def test_wrong_spreads_are_refused(score):
     ]:
         with pytest.raises(ValueError, match=f"{score.__name__} needs .*{message}"):
             score(np.zeros(3), std, np.ones(3))
-    if score is not crps_gaussian:
-        with pytest.raises(
-            ValueError, match=rf'{score.__name__} needs std > 0; got 0. .* add the noise \(variance="total"\)'
-        ):
-            score(np.zeros(3), np.array([1, 0, 1]), np.ones(3))
+    with pytest.raises(
+        ValueError, match=rf'{score.__name__} needs std > 0; got 0. .*add the noise \(variance="total"\)'
+    ):
+        score(np.zeros(3), np.array([1, 0, 1]), np.ones(3))
 
 
 def test_other_wrong_input_is_refused():
@@ -235,9 +217,8 @@ def test_other_wrong_input_is_refused():
     for level in (0, 1, 95, float("nan")):
         with pytest.raises(ValueError, match="interval_score needs 0 < level < 1; got level="):
             interval_score(high, high, high, level)
-        for call in (interval_calibration_curve, interval_calibration_error):
-            with pytest.raises(ValueError, match=f"{call.__name__} needs levels between 0 and 1; got levels="):
-                call(low, high, high, levels=[0.5, level])
+        with pytest.raises(ValueError, match="interval_calibration_curve needs levels between 0 and 1; got levels="):
+            interval_calibration_curve(low, high, high, levels=[0.5, level])
 
 
 def test_a_tiny_spread_gives_no_missing_number():

@@ -9,8 +9,7 @@ from scipy import stats
 
 from singularbayes import plots
 from singularbayes.evaluation import Evaluation, compare
-from singularbayes.metrics import Measure
-from singularbayes.metrics.pareto import pareto_front
+from singularbayes.metrics import Measure, pareto_front
 from singularbayes.plots import Point
 
 

@@ -5,7 +5,6 @@ against them starts at 1 and is a martingale. By Ville's inequality it ever reac
 however long one looks (Vovk, Gammerman and Shafer, *Algorithmic Learning in a Random World*).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +18,6 @@ _EXPONENTS = np.array([1.0, 0.6, 0.3, 0.1])
 _SLOPES = np.array([1.0, 1.9])
 _BETS = len(_EXPONENTS) + len(_SLOPES)
 _JUMP = 0.002  # the share of the wealth that is spread again over the bets before each p-value
-_PATH = 512  # points of the path that are kept; older ones are thinned
 
 
 @dataclass
@@ -37,7 +35,6 @@ class ConformalMartingale:
         seen: scores of the stream so far.
         stream: how many of them are in each bin, since the start.
         log_wealth: logarithm of the wealth in each bet.
-        path: (scores so far, logarithm of the wealth), at most 512 points.
 
     >>> rng = np.random.default_rng(0)
     >>> martingale = ConformalMartingale.from_reference(rng.normal(size=1000))
@@ -53,8 +50,6 @@ class ConformalMartingale:
     seen: int = 0
     stream: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     log_wealth: np.ndarray = field(default_factory=lambda: np.full(_BETS, -np.log(_BETS)))
-    path: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
-    stride: int = 1  # between points of the path
 
     def __post_init__(self) -> None:
         if not len(self.stream):
@@ -85,9 +80,8 @@ class ConformalMartingale:
         wealth = np.empty(len(scores))
         for i, p in enumerate(self._p_values(scores)):
             self.log_wealth = _after_bets(self.log_wealth, np.array(p))
-            wealth[i] = _total(self.log_wealth)
+            wealth[i] = np.logaddexp.reduce(self.log_wealth)
             self.seen += 1
-            self._keep(wealth[i])
         return wealth
 
     def _p_values(self, scores: np.ndarray):
@@ -108,15 +102,9 @@ class ConformalMartingale:
         generator.advance(self.seen)
         return 1 - np.random.Generator(generator).random(number)
 
-    def _keep(self, wealth: float) -> None:
-        if self.seen % self.stride == 0:
-            self.path.append((self.seen, float(wealth)))
-        if len(self.path) > _PATH:
-            self.path, self.stride = self.path[::2], 2 * self.stride
-
     def restarted(self) -> "ConformalMartingale":
         """Returns a martingale with wealth 1 against the same reference, without the stream so far."""
-        return ConformalMartingale(self.limits, self.reference, self.seed, self.seen, path=[(self.seen, 0.0)])
+        return ConformalMartingale(self.limits, self.reference, self.seed, self.seen)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the state in plain lists and numbers, for JSON."""
@@ -126,35 +114,7 @@ class ConformalMartingale:
     def from_dict(cls, state: dict[str, Any]) -> "ConformalMartingale":
         """Returns the martingale of a state that `to_dict` gave."""
         arrays = {name: np.array(state[name]) for name in ("limits", "reference", "stream", "log_wealth")}
-        path = [(int(seen), float(wealth)) for seen, wealth in state["path"]]
-        return cls(**{**state, **arrays, "path": path})
-
-
-def wealth_side_by_side(martingales: Sequence[ConformalMartingale], streams: np.ndarray) -> np.ndarray:
-    """Returns what `update` would return for every martingale and its stream, (streams, scores): for simulations.
-
-    All streams take a step together, which is a hundred times as fast. The martingales stay as they are.
-
-    >>> martingales = [ConformalMartingale.from_reference(np.arange(20.0), seed=seed) for seed in (0, 1)]
-    >>> wealth_side_by_side(martingales, np.zeros((2, 5))).shape
-    (2, 5)
-    """
-    streams = np.asarray(streams, "float64")
-    require_finite("wealth_side_by_side", scores=streams)
-    places = np.stack([m._places(scores) for m, scores in zip(martingales, streams, strict=True)])
-    ties = np.stack([m._ties(streams.shape[1]) for m in martingales])
-    counts = np.zeros((len(streams), max(len(m.reference) for m in martingales)))
-    for row, m in zip(counts, martingales, strict=True):
-        row[: len(m.reference)] = m.reference + m.stream
-    log_wealth, wealth = np.stack([m.log_wealth for m in martingales]), np.empty(streams.shape)
-    rows, bins = np.arange(len(streams)), np.arange(counts.shape[1])
-    for i, (place, u) in enumerate(zip(places.T, ties.T, strict=True)):
-        above = np.where(bins > place[:, None], counts, 0.0).sum(axis=1)
-        p = (above + u * (counts[rows, place] + 1)) / (counts.sum(axis=1) + 1)
-        counts[rows, place] += 1
-        log_wealth = _after_bets(log_wealth, p)
-        wealth[:, i] = np.logaddexp.reduce(log_wealth, axis=-1)
-    return wealth
+        return cls(**{**state, **arrays})
 
 
 def _after_bets(log_wealth: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -163,7 +123,3 @@ def _after_bets(log_wealth: np.ndarray, p: np.ndarray) -> np.ndarray:
     mixed = np.logaddexp(np.log1p(-_JUMP) + log_wealth, np.log(_JUMP / _BETS) + total)
     powers = np.log(_EXPONENTS) + (_EXPONENTS - 1) * np.log(p[..., None])
     return mixed + np.concatenate([powers, np.log1p(_SLOPES * (0.5 - p[..., None]))], axis=-1)
-
-
-def _total(log_wealth: np.ndarray) -> float:
-    return float(np.logaddexp.reduce(log_wealth))

@@ -72,12 +72,6 @@ class SelectiveCurve:
             raise ValueError(f"at needs 0 < retention <= 1; got retention={retention!r}.")
         return self._risk_of(np.maximum(1, np.round(share * self.kept[-1])))
 
-    def gain(self, retention) -> np.ndarray:
-        """Returns by what share the risk falls when these shares of the examples are kept: 1 − at(retention)/at(1)."""
-        if not self.risk[-1] > 0:
-            raise ValueError(f"gain needs a risk above 0 with all examples kept; got {self.risk[-1]:.3g}.")
-        return 1 - self.at(retention) / self.risk[-1]
-
     def for_coverage(self, coverage: float) -> OperatingPoint:
         """Returns the lowest threshold that keeps at least this share."""
         if not 0 < coverage <= 1:

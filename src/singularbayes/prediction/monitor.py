@@ -15,7 +15,7 @@ from singularbayes.metrics import ConformalMartingale, label_nll
 from singularbayes.models import write_whole
 
 _SCORES = {"classification": "entropy", "regression": "epistemic"}
-_VERSION = 3
+_VERSION = 4
 _FEWEST = 20  # reference examples of a stream
 
 
@@ -171,14 +171,6 @@ class Monitor:
         seen = sum(m.seen for name, m in self._martingales.items() if name.startswith("uncertainty"))
         now = max(float(np.logaddexp.reduce(m.log_wealth)) for m in self._martingales.values())
         return MonitorStatus(self.first is not None, self.first, seen, math.exp(min(now, 700)) / self.threshold)
-
-    @property
-    def paths(self) -> Mapping[str, np.ndarray]:
-        """Of every stream the number of inputs and the wealth, at no more than 512 places."""
-        paths = {name: np.array(m.path) for name, m in self._martingales.items()}
-        return {
-            name: np.stack([path[:, 0], np.exp(np.minimum(path[:, 1], 700))], axis=1) for name, path in paths.items()
-        }
 
     # -- its life ------------------------------------------------------------------------------------------------------
 

@@ -1,18 +1,84 @@
-"""Whether stated confidence is the accuracy. Errors are better when lower.
+"""How good predicted classes are, and whether stated confidence is the accuracy.
 
-`probabilities` and `labels` are as in `scoring`. Confidence is the probability of the predicted class. Bins are
-"equal_mass", which hold equally many examples, or "equal_width", ((b − 1)/B, b/B]. `sample_weight` is how much each
-example counts.
+`accuracy` and `auroc` are better when higher, the others when lower. `probabilities` are (examples, classes), averaged
+over draws: two columns for two classes, as `predict` returns them. `labels` are integers from 0, (examples,) or
+(examples, 1). Logarithms are natural. Confidence is the probability of the predicted class. `sample_weight` is how much
+each example counts; doubling all of them changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.checks import labelled, require_integer, weights_of
+from singularbayes.checks import labelled, require_choice, require_integer, weighted_mean, weights_of
 
 SCHEMES = ("equal_mass", "equal_width")
+
+
+def accuracy(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+    """Returns the share of examples whose most probable class is the label; of a tie the first class counts.
+
+    >>> accuracy(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0]))
+    0.5
+    """
+    p, y = labelled("accuracy", probabilities, labels)
+    return weighted_mean("accuracy", p.argmax(axis=1) == y, sample_weight)
+
+
+def auroc(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+    """Returns the chance that an example of a class gets more probability for it than another: 1 perfect, ½ blind.
+
+    Ties count half. With more than two classes it is the mean over classes, each against the rest.
+
+    >>> auroc(np.array([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]]), np.array([0, 0, 1, 1]))
+    0.75
+    """
+    from sklearn.metrics import roc_auc_score
+
+    p, y = labelled("auroc", probabilities, labels)
+    classes = p.shape[1]
+    missing = sorted(set(range(classes)) - set(y.tolist()))
+    if missing:
+        raise ValueError(f"auroc needs examples of each of the {classes} classes; got none with label {missing}.")
+    columns = [1] if classes == 2 else range(classes)
+    weights = weights_of("auroc", sample_weight, len(y))
+    return float(np.mean([roc_auc_score(y == c, p[:, c], sample_weight=weights) for c in columns]))
+
+
+def label_nll(probabilities: np.ndarray, labels: np.ndarray, floor: float = 1e-300) -> np.ndarray:
+    """Returns −log p(label) of every example, (examples,), in nats; a smaller probability counts as `floor`.
+
+    Arrays are not checked: `checks.labelled` returns those that are fit.
+
+    >>> label_nll(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0])).round(4).tolist()
+    [0.1054, 0.9163]
+    """
+    chosen = np.asarray(probabilities, "float64")[np.arange(len(labels)), labels]
+    return -np.log(np.maximum(chosen, floor))
+
+
+def negative_log_likelihood(
+    probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None
+) -> float:
+    """Returns the mean of −log p(label), in nats; infinite where a label was called impossible.
+
+    >>> round(negative_log_likelihood(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0])), 4)  # −log 0.9 and −log 0.4
+    0.5108
+    """
+    p, y = labelled("negative_log_likelihood", probabilities, labels)
+    with np.errstate(divide="ignore"):
+        return weighted_mean("negative_log_likelihood", label_nll(p, y, floor=0.0), sample_weight)
+
+
+def brier(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+    """Returns the mean of Σ_c (p_c − [c = label])²: the sum over classes, from 0 to 2.
+
+    >>> round(brier(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0])), 2)  # (0.02 + 0.72) / 2
+    0.37
+    """
+    p, y = labelled("brier", probabilities, labels)
+    return weighted_mean("brier", ((p - np.eye(p.shape[1])[y]) ** 2).sum(axis=1), sample_weight)
 
 
 @dataclass(frozen=True)
@@ -42,6 +108,9 @@ def reliability_curve(
     sample_weight: np.ndarray | None = None,
 ) -> ReliabilityCurve:
     """Returns accuracy against confidence, one point per bin.
+
+    Args:
+        scheme: "equal_mass", bins that hold equally many examples, or "equal_width", ((b − 1)/B, b/B].
 
     >>> curve = reliability_curve(np.array([[0.6, 0.4], [0.7, 0.3], [0.8, 0.2], [1.0, 0.0]]), np.array([1, 0, 0, 0]), 2)
     >>> curve.confidence, curve.accuracy
@@ -85,36 +154,12 @@ def calibration_errors(
     }
 
 
-def optimistic_configuration(errors: Mapping[str, Mapping[str, float]]) -> str:
-    """Returns the configuration with the least mean error over models: the paper's search, which chooses on test data.
-
-    It makes every model look better calibrated than it is. Report `calibration_errors` whole instead.
-
-    Args:
-        errors: what `calibration_errors` returned, by model.
-
-    >>> optimistic_configuration({"one": {"equal_mass_15": 0.03, "equal_width_10": 0.02}})
-    'equal_width_10'
-    """
-    configurations = [set(found) for found in errors.values()]
-    if not configurations or not configurations[0] or any(found != configurations[0] for found in configurations):
-        raise ValueError(
-            "optimistic_configuration needs the same configurations of every model, at least one; got "
-            f"{ {model: sorted(found) for model, found in errors.items()} }."
-        )
-    if not all(np.isfinite(error) for found in errors.values() for error in found.values()):
-        raise ValueError(f"optimistic_configuration needs finite errors; got {errors}.")
-    first = next(iter(errors.values()))
-    return min(first, key=lambda name: float(np.mean([found[name] for found in errors.values()])))
-
-
 def _curve(
     name: str, probabilities: np.ndarray, labels: np.ndarray, bins: int, scheme: str, sample_weight
 ) -> ReliabilityCurve:
     p, y = labelled(name, probabilities, labels)
     require_integer(name, bins=bins)
-    if scheme not in SCHEMES:
-        raise ValueError(f"{name} needs scheme to be one of {list(SCHEMES)}; got scheme={scheme!r}.")
+    require_choice(name, SCHEMES, scheme=scheme)
     confidence, correct = p.max(axis=1), p.argmax(axis=1) == y
     given = weights_of(name, sample_weight, len(y))
     weights = np.ones(len(y)) if given is None else given
