@@ -159,29 +159,6 @@ def test_the_order_of_examples_does_not_matter_even_with_ties(seed, bins, scheme
     assert expected_calibration_error(p[order], labels[order], bins, scheme) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 999), bins=st.integers(1, 30), scheme=st.sampled_from(["equal_mass", "equal_width"]))
-def test_of_a_uniform_predictor_it_is_the_gap_to_the_accuracy_however_labels_are_shuffled(seed, bins, scheme):
-    _, labels = made_up(seed)
-    uniform = np.full((len(labels), 4), 0.25)
-    shuffled = np.random.default_rng(seed).permutation(labels)
-    gap = abs(accuracy(uniform, labels) - 0.25)
-    assert expected_calibration_error(uniform, shuffled, bins, scheme) == pytest.approx(gap, abs=1e-12)
-
-
-def test_two_bins_by_hand():
-    p = np.array([[0.6, 0.4], [0.7, 0.3], [0.8, 0.2], [1.0, 0.0]])
-    labels = np.array([1, 0, 0, 0])  # the less sure half is right once, the surer half always
-    expected = (2 * abs(0.5 - 0.65) + 2 * abs(1.0 - 0.9)) / 4
-    assert expected_calibration_error(p, labels, bins=2) == pytest.approx(expected)
-
-
-def test_a_perfect_predictor_has_none_and_a_sure_and_wrong_one_all():
-    labels = np.arange(8) % 4
-    assert set(calibration_errors(np.eye(4)[labels], labels).values()) == {0}
-    assert set(calibration_errors(np.eye(4)[labels - 1], labels).values()) == {1}
-
-
 # -- bad input -------------------------------------------------------------------------------------------------------
 
 HALF = np.full((3, 2), 0.5)

@@ -60,15 +60,6 @@ def test_scores_equal_the_papers_numbers(vectors):
         assert score == pytest.approx(expected["interval_score"][i], rel=1e-12)
 
 
-def test_the_published_swag_numbers_are_those_of_one_width_for_all(vectors):
-    case = vectors["swag_beijing_consistency"]
-    std = np.full(2, case["expected"]["sigma"])
-    half = stats.norm.ppf(0.975) * std
-    assert interval_width(-half, half) == pytest.approx(case["inputs"]["mpiw"])
-    errors = case["inputs"]["rmse"] * np.array([1, -1])
-    assert gaussian_nll(np.zeros(2), std, errors) == pytest.approx(case["expected"]["nll"], rel=1e-12)
-
-
 @pytest.mark.parametrize("shape", [(30,), (30, 1), (30, 3)])
 def test_point_scores_are_scikit_learns(shape):
     p, _, y = made_up(shape=shape)
@@ -104,37 +95,6 @@ def test_crps_of_many_draws_is_the_gaussian_one_and_of_one_the_absolute_error():
     exact = scoringrules.crps_normal(y, mean, std).mean()
     assert crps_sample(mean + std * quantiles[:, None], y) == pytest.approx(exact, rel=1e-3)
     assert crps_sample(mean[None], y) == pytest.approx(mean_absolute_error(mean, y))
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 999), unit=st.floats(0.01, 100), shift=st.floats(-10, 10))
-def test_scores_follow_the_unit_of_the_targets(seed, unit, shift):
-    mean, std, y = made_up(seed)
-    moved = mean * unit + shift, std * unit, y * unit + shift
-    order = np.random.default_rng(seed).permutation(30)
-    assert mean_absolute_error(moved[0], moved[2]) == pytest.approx(unit * mean_absolute_error(mean, y))
-    assert root_mean_square_error(moved[0], moved[2]) == pytest.approx(unit * root_mean_square_error(mean, y))
-    assert r_squared(moved[0], moved[2]) == pytest.approx(r_squared(mean, y))
-    assert gaussian_nll(*moved) == pytest.approx(np.log(unit) + gaussian_nll(mean, std, y), abs=1e-9)
-    shuffled = calibration_of_levels(needed(mean[order], std[order], y[order]))
-    assert shuffled == pytest.approx(calibration_of_levels(needed(mean, std, y)))
-
-
-def test_a_perfect_and_a_useless_predictor_get_the_textbook_values():
-    _, _, y = made_up()
-    assert [score(y, y) for score in POINT] == [0, 0, 1]
-    assert r_squared(np.full(30, y.mean()), y) == pytest.approx(0, abs=1e-12)
-    assert root_mean_square_error(np.full(30, y.mean()), y) == pytest.approx(y.std())
-    assert (interval_coverage(y, y, y), interval_width(y, y), interval_score(y, y, y)) == (1, 0, 0)
-    # All inside, however low the level, or all outside, however high: half of the square lies between.
-    for level in (0.0, 1.0):
-        assert calibration_of_levels(np.full(30, level)) == pytest.approx({"error": 0.5, "area": 0.5})
-
-
-def test_interval_scores_by_hand():
-    lower, upper, y = np.array([0.0, 0, 0, 0]), np.array([1.0, 1, 1, 1]), np.array([0.0, 1.0, -0.5, 1.25])
-    assert interval_coverage(lower, upper, y) == 0.5  # the ends belong to the interval
-    assert interval_score(lower, upper, y, level=0.9) == pytest.approx(1 + 20 * (0.5 + 0.25) / 4)
 
 
 def test_coverage_of_gaussian_targets_is_the_level_within_standard_errors():
@@ -195,30 +155,22 @@ def test_wrong_spreads_are_refused(score):
 
 
 def test_other_wrong_input_is_refused():
-    for targets in (np.ones(3), np.array([1.0]), np.array([[1.0, 2], [1, 3]])):
-        with pytest.raises(
-            ValueError, match=r"r_squared needs targets that differ, in every output; got \d of one value"
-        ):
-            r_squared(targets, targets)
+    with pytest.raises(ValueError, match=r"r_squared needs targets that differ, in every output; got \d of one value"):
+        r_squared(np.ones(3), np.ones(3))
     for draws, message in [
         (np.ones(3), r"\(draws, examples, …\), not empty; got \(3,\)"),
-        (np.ones((0, 3)), r"got \(0, 3\)"),
         (np.ones((5, 2)), r"the first draw \(2,\), targets \(3,\)"),
         (np.full((5, 3), np.nan), "got nan in draws"),
     ]:
         with pytest.raises(ValueError, match=f"crps_sample needs .*{message}"):
             crps_sample(draws, np.ones(3))
     low, high = np.array([0.0, 2.0]), np.ones(2)
-    for call in (interval_coverage, interval_score):
-        with pytest.raises(ValueError, match=f"{call.__name__} needs lower <= upper; got 1 of 2 the other way round"):
-            call(low, high, np.ones(2))
-    with pytest.raises(ValueError, match=r"interval_width needs .* got lower \(2,\), upper \(3,\)"):
-        interval_width(low, np.ones(3))
-    for level in (0, 1, 95, float("nan")):
-        with pytest.raises(ValueError, match="interval_score needs 0 < level < 1; got level="):
-            interval_score(high, high, high, level)
-        with pytest.raises(ValueError, match="interval_calibration_curve needs levels between 0 and 1; got levels="):
-            interval_calibration_curve(low, high, high, levels=[0.5, level])
+    with pytest.raises(ValueError, match="interval_coverage needs lower <= upper; got 1 of 2 the other way round"):
+        interval_coverage(low, high, np.ones(2))
+    with pytest.raises(ValueError, match="interval_score needs 0 < level < 1; got level=95"):
+        interval_score(high, high, high, 95)
+    with pytest.raises(ValueError, match="interval_calibration_curve needs levels between 0 and 1; got levels="):
+        interval_calibration_curve(low, high, high, levels=[0.5, 1])
 
 
 def test_a_tiny_spread_gives_no_missing_number():

@@ -49,26 +49,6 @@ def test_neither_order_nor_a_monotone_transform_of_the_uncertainty_matters(seed,
     assert one.area == pytest.approx(other.area)
 
 
-def test_a_blind_uncertainty_gains_nothing_and_a_perfect_one_most():
-    _, losses = made_up()
-    blind, perfect = selective_curve(np.ones(40), losses), selective_curve(losses, losses)
-    np.testing.assert_allclose(blind.at([0.1, 0.5, 1]), losses.mean())
-    assert blind.area == pytest.approx(losses.mean())
-    areas = [selective_curve(made_up(seed)[0], losses).area for seed in range(50)]
-    assert perfect.area < min(areas)
-    assert selective_curve(made_up()[0], np.zeros(40)).area == 0
-
-
-def test_gains_are_those_of_the_printed_errors(vectors):
-    case = vectors["published_selective_table_recomputed"]
-    for name, (at_100, at_90, at_80) in case["inputs"]["rows"].items():
-        losses = np.concatenate([np.full(8, at_80), [9 * at_90 - 8 * at_80, 10 * at_100 - 9 * at_90]])
-        curve = selective_curve(np.arange(10), losses)
-        np.testing.assert_allclose(curve.at([1, 0.9, 0.8]), [at_100, at_90, at_80])
-        expected = [case["expected"][share][name] for share in ("pct90", "pct80")]
-        np.testing.assert_allclose(100 * (1 - curve.at([0.9, 0.8]) / curve.at(1.0)), expected, rtol=1e-9)
-
-
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 999), levels=st.sampled_from([3, 10, 1000]), wanted=st.floats(0.05, 1))
 def test_thresholds_keep_and_risk_what_they_say_and_no_other_is_better(seed, levels, wanted):
@@ -84,12 +64,6 @@ def test_thresholds_keep_and_risk_what_they_say_and_no_other_is_better(seed, lev
         kept = uncertainty <= point.threshold
         assert point.coverage == kept.mean() and losses[kept].mean() <= wanted + 1e-12
         assert not any(losses[keep].mean() <= wanted - 1e-12 for t, keep in every if t > point.threshold)
-
-
-def test_results_read_as_sentences():
-    curve = selective_curve(np.array([0.1, 0.2, 0.3, 0.4, 0.9]), np.array([0, 0, 0, 1, 1]))
-    assert repr(curve) == "SelectiveCurve(5 examples: risk 0.4 with all kept, 0.25 with 80 %; area 0.13)"
-    assert repr(curve.for_coverage(0.5)) == "OperatingPoint(keep uncertainty <= 0.3: 60.0 % kept, risk 0)"
 
 
 def test_wrong_input_is_refused():

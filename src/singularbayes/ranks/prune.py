@@ -21,7 +21,6 @@ class PrunedMatrix:
     """One matrix: its columns before and after, ‖E W‖₂, and ‖ΔW‖₂ of the mean that was taken out."""
 
     name: str
-    shape: tuple[int, int]
     before: int
     rank: int
     norm: float
@@ -49,14 +48,10 @@ class Pruned:
         return {row.name: row.rank for row in self.rows}
 
     def __str__(self) -> str:
-        head = ("matrix", "size", "columns", "rank", "‖E W‖", "‖ΔW‖ removed")
-        cells = [
-            (row.name, f"{row.shape[0]}×{row.shape[1]}", row.before, row.rank, f"{row.norm:.3g}", f"{row.removed:.3g}")
-            for row in self.rows
-        ]
+        cells = [(row.name, row.before, row.rank, f"{row.norm:.3g}", f"{row.removed:.3g}") for row in self.rows]
         before, now = sum(row.before for row in self.rows), sum(self.ranks.values())
-        title = f"Pruned {self.model.name!r}: {before} columns, now {now}"
-        return f"{title}\n{text_table(head, cells)}"
+        table = text_table(("matrix", "columns", "rank", "‖E W‖", "‖ΔW‖ removed"), cells)
+        return f"Pruned {self.model.name!r}: {before} columns, now {now}\n{table}"
 
 
 def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
@@ -113,14 +108,8 @@ def _adaptive(layer) -> list:
 
 def _row(posterior: Posterior, kept: Kept) -> PrunedMatrix:
     ((a, _), (b, _)), gone = posterior.factor_moments(), ~kept[id(posterior)]
-    return PrunedMatrix(
-        name=posterior.path,
-        shape=(len(a), len(b)),
-        before=a.shape[1],
-        rank=int(kept[id(posterior)].sum()),
-        norm=_norm(a, b),
-        removed=_norm(a[:, gone], b[:, gone]),
-    )
+    norm, removed = _norm(a, b), _norm(a[:, gone], b[:, gone])
+    return PrunedMatrix(posterior.path, a.shape[1], int((~gone).sum()), norm, removed)
 
 
 def _norm(a: np.ndarray, b: np.ndarray) -> float:
@@ -130,16 +119,14 @@ def _norm(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.linalg.norm(np.linalg.qr(a)[1] @ np.linalg.qr(b)[1].T, 2))
 
 
-# -- a layer with fewer columns ---------------------------------------------------------------------------------------
-
-
 def _smaller(layer, kept: Kept):
     """Returns the layer with the columns that stay, or None where all do."""
     if all(kept[id(q)].all() for q in _adaptive(layer)):
         return None
     config = layer.get_config()
     for argument in ("posterior", "recurrent_posterior", "bias_posterior"):
-        made = [q for q in _adaptive(layer) if _argument(q, config) == argument]
+        # A posterior was made from the argument of its own name, or from that of all the layer's kernels.
+        made = [q for q in _adaptive(layer) if (q.name if q.name in config else "posterior") == argument]
         if made:
             rank = max(int(kept[id(q)].sum()) for q in made)
             config[argument] = posteriors.serialize(made[0].with_rank(rank))
@@ -147,20 +134,11 @@ def _smaller(layer, kept: Kept):
     inside = {id(part) for q in _adaptive(layer) for part in flat_layers(q)[1:]}
     for before, after in zip(flat_layers(layer), flat_layers(new), strict=True):
         if id(before) in kept:
-            _carry_columns(before, after, kept[id(before)])
+            after.take_columns(before, kept[id(before)])
+            after.take_kl_weight(before)
         elif id(before) not in inside:
             _carry_state(before, after)
     return new
-
-
-def _argument(posterior: Posterior, config: dict) -> str:
-    """Returns the argument of the layer that a posterior was made from: its own, or that of all its kernels."""
-    return posterior.name if posterior.name in config else "posterior"
-
-
-def _carry_columns(old, new, stay: np.ndarray) -> None:
-    new.take_columns(old, stay)
-    new.take_kl_weight(old)
 
 
 def _carry_state(old, new) -> None:
