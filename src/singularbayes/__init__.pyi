@@ -16,11 +16,9 @@ from . import ranks as ranks
 from . import training as training
 from .baselines import SWAG as SWAG
 from .baselines import DeepEnsemble as DeepEnsemble
-from .baselines import LowRankEnsemble as LowRankEnsemble
 from .baselines import MCDropout as MCDropout
 from .convert import bayesianize as bayesianize
 from .convert import collapse as collapse
-from .convert import drop_component as drop_component
 from .convert import freeze_draws as freeze_draws
 from .convert import load_adapters as load_adapters
 from .convert import plan as plan
@@ -119,7 +117,6 @@ __all__ = [
     "LaplaceNLL",
     "LaplaceNoise",
     "LowRank",
-    "LowRankEnsemble",
     "MCDropout",
     "MeanScale",
     "MeanScaleNLL",
@@ -153,7 +150,6 @@ __all__ = [
     "convert",
     "diagnose",
     "draw_weights",
-    "drop_component",
     "estimators",
     "evaluate",
     "evaluation",

@@ -8,8 +8,7 @@ from posterior_table import JAX_FIRST, TORCH_FIRST, assert_unbiased
 
 import singularbayes as sb
 from singularbayes import SWAG, LowRank, layers
-from singularbayes.baselines.snapshots import Snapshots
-from singularbayes.baselines.swag import SWASchedule
+from singularbayes.baselines.swag import Snapshots, renew_statistics
 
 pytestmark = pytest.mark.on_torch
 
@@ -107,8 +106,6 @@ def test_draws_are_normalised_by_the_statistics_of_the_training_inputs(tmp_path)
 
 
 def test_statistics_are_averaged_over_batches_of_any_size():
-    from singularbayes.baselines.swag import renew_statistics
-
     norm = keras.layers.BatchNormalization()
     model = _line(norm)
     renew_statistics(model, X, batch_size=16)
@@ -157,13 +154,6 @@ def test_where_no_program_fits_it_collects_the_same_by_plain_training(monkeypatc
     other.fit(X, TARGET, epochs=3)
     np.testing.assert_allclose(whole.snapshots.mean, other.snapshots.mean, rtol=1e-5, atol=1e-6)
     assert other.snapshots.collected == 3
-
-
-def test_the_schedule_falls_between_half_and_nine_tenths_and_keeps_its_config():
-    rate = SWASchedule(0.5, 0.1, 10)
-    found = [float(rate(step)) for step in (0, 5, 7, 9, 30)]
-    np.testing.assert_allclose(found, [0.5, 0.5, 0.3, 0.1, 0.1], rtol=1e-6)
-    assert SWASchedule.from_config(rate.get_config()).get_config() == rate.get_config()
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2.5, True, None])

@@ -138,8 +138,8 @@ def test_of_learned_noise_nobody_knows_what_a_fit_can_save(loss):
 
 
 def test_what_is_no_model_is_refused():
-    ensemble = sb.baselines.LowRankEnsemble.from_models([_model(), _model()])
-    with pytest.raises(TypeError, match="diagnose needs a Keras model; got LowRankEnsemble"):
+    ensemble = sb.DeepEnsemble.from_models([_model(), _model()])
+    with pytest.raises(TypeError, match="diagnose needs a Keras model; got DeepEnsemble"):
         sb.diagnose(ensemble, X)
 
 
@@ -224,13 +224,13 @@ def test_every_component_of_a_mixture_is_reported_and_one_that_does_harm_is_name
     found = sb.diagnose(model, X, LABELS, draws=30)
     assert "weak_component" in found and "weak component" in repr(found)
     (finding,) = [finding for finding in found.findings if finding.name == "weak_component"]
-    assert "without component 1" in finding.sentence and "drop_component(model, 1)" in finding.suggestion
+    assert "without component 1" in finding.sentence and "take_components(model, [0, 2])" in finding.suggestion
     p = sb.predict(model, X, draws=30, keep_draws=True)
     for k, line in enumerate(found.components):
         kl = posterior.component(k).kl_exact()
         own = p.draws[k::3].mean(axis=0)[np.arange(len(X)), LABELS]
         assert line == f"component {k}: KL {kl:.4g} nats, NLL {-np.log(own).mean():.3g}" and line in repr(found)
-    less = sb.diagnose(sb.drop_component(model, 1), X, LABELS, draws=20)
+    less = sb.diagnose(sb.take_components(model, [0, 2]), X, LABELS, draws=20)
     assert "weak_component" not in less and len(less.components) == 2
     assert "NLL" not in sb.diagnose(model, X, draws=6).components[0]
     assert sb.diagnose(model, X, draws=6, keep_draws=True).components == sb.diagnose(model, X, draws=6).components

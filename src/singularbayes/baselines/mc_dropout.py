@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Self
 
 import keras
 from keras import ops
 
-from singularbayes.baselines import folders
 from singularbayes.models import count_stored, count_trained, is_stream, one_example, require_model
 from singularbayes.posteriors import flat_layers, noise, scope
 from singularbayes.prediction import Predictive, predict
-from singularbayes.training import fit_many, load
+from singularbayes.training.fit_many import fit_many
 
-_FILE = "model.keras"
 # The attributes of Keras's layers for how much they drop or add.
 _RATES = ("rate", "dropout", "recurrent_dropout", "stddev")
 
@@ -140,13 +137,3 @@ class MCDropout:
                 self.model(one_example(x, "MCDropout"), training=False)  # makes its weights
             self._dropping = _Dropping(self.model)
         return predict(self._dropping, x, draws, seed, **options)
-
-    def save(self, folder: str | Path) -> None:
-        """Writes the model into a folder; an older one there is replaced."""
-        folders.write_folder(folder, "MCDropout", {}, lambda path: self.model.save(path / _FILE))
-
-    @classmethod
-    def load(cls, folder: str | Path, **options) -> Self:
-        """Returns a saved baseline; `options` are those of `keras.saving.load_model`."""
-        folders.read_folder(folder, "MCDropout")
-        return cls(load(Path(folder) / _FILE, **options))

@@ -1,5 +1,6 @@
 """SWAG: a Gaussian fitted to the weights that SGD passes through (Maddox et al. 2019)."""
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +10,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.baselines import folders
-from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.checks import require_integer
 from singularbayes.models import (
     arranged,
@@ -29,24 +28,58 @@ from singularbayes.training import callbacks_factory, fit_many, load
 _MODEL, _MOMENTS = "model.keras", "moments.npz"
 
 
-@keras.saving.register_keras_serializable(package="singularbayes")
-class SWASchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """The authors' learning rate: constant, from half of `steps` on linear to `final`, which 0.9 of them reach.
+class Snapshots:
+    """Mean and variance of all snapshots, and the last K deviations from the running mean.
 
-    >>> rate = SWASchedule(1.0, 0.2, steps=100)
-    >>> [round(float(rate(step)), 3) for step in (0, 50, 70, 90, 200)]
-    [1.0, 1.0, 0.6, 0.2, 0.2]
+    θ = mean + √(var / 2) ∘ z₁ + D z₂ / √(2 (K − 1)), so its covariance is ½ (diag(var) + D Dᵀ / (K − 1)). K is the
+    rank, or the number of snapshots where there are fewer. The first snapshot is its own running mean: that deviation
+    is 0 and is not kept, but counts in K.
+
+    >>> snapshots = Snapshots(rank=5)
+    >>> for value in (1.0, 3.0, 5.0):
+    ...     snapshots.add(np.array([value]))
+    >>> snapshots.mean, snapshots.variance, [d.tolist() for d in snapshots.deviations]  # running means 1, 2, 3
+    (array([3.]), array([2.66666667]), [[1.0], [2.0]])
     """
 
-    def __init__(self, initial: float, final: float, steps: int):
-        self.initial, self.final, self.steps = initial, final, steps
+    def __init__(self, rank: int):
+        self.rank, self.collected = rank, 0
+        self.mean = self.squares = np.zeros(0)
+        self.deviations: deque[np.ndarray] = deque(maxlen=rank)
 
-    def __call__(self, step):
-        progress = keras.ops.clip((keras.ops.cast(step, "float32") / self.steps - 0.5) / 0.4, 0.0, 1.0)
-        return self.initial + (self.final - self.initial) * progress
+    def add(self, weights: np.ndarray) -> None:
+        """Adds one snapshot, (P,)."""
+        weights = np.asarray(weights, "float64")
+        if not np.isfinite(weights).all():
+            raise ValueError("SWAG needs finite weights; got NaN or infinity in a snapshot. Lower the learning rate.")
+        self.collected += 1
+        if self.collected == 1:
+            self.mean, self.squares = weights.copy(), np.zeros_like(weights)
+            return
+        shift = weights - self.mean
+        self.mean = self.mean + shift / self.collected
+        self.squares = self.squares + shift * (weights - self.mean)
+        self.deviations.append((weights - self.mean).astype("float32"))
 
-    def get_config(self):
-        return {"initial": self.initial, "final": self.final, "steps": self.steps}
+    def require(self) -> None:
+        """Raises unless there are enough snapshots for a covariance."""
+        if self.collected < 2:
+            raise ValueError(
+                f"SWAG needs 2 or more snapshots; got {self.collected}. Call fit with epochs >= start + 2."
+            )
+
+    @property
+    def variance(self) -> np.ndarray:
+        return self.squares / self.collected
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """Returns one draw of the weights, (P,)."""
+        k = min(self.rank, self.collected)
+        weights = self.mean + np.sqrt(self.variance / 2) * rng.standard_normal(len(self.mean), "float32")
+        along = rng.standard_normal(len(self.deviations)) / np.sqrt(2 * (k - 1))
+        for z, deviation in zip(along, self.deviations, strict=True):
+            weights += z * deviation
+        return weights.astype("float32")
 
 
 class _Collect(keras.callbacks.Callback):
@@ -129,8 +162,8 @@ class SWAG:
         The model has its own optimizer back afterwards.
 
         Args:
-            optimizer: SGD with a constant rate of 0.01 and momentum 0.9 if None. For a model that is not trained yet:
-                `SGD(SWASchedule(0.05, 0.01, start * steps_per_epoch), momentum=0.9)` with `start` > 0.
+            start: epochs that train the model before it collects; 0 for one that is trained.
+            optimizer: SGD with a constant rate of 0.01 and momentum 0.9 if None.
             **options: those of `fit_many`.
         """
         if is_stream(x):
@@ -201,12 +234,15 @@ class SWAG:
     def save(self, folder: str | Path) -> None:
         """Writes the model at the mean and the moments into a folder; training inputs are not saved."""
         self.snapshots.require()
-
-        def fill(path: Path) -> None:
-            self.model.save(path / _MODEL)
-            np.savez(path / _MOMENTS, **self.snapshots.arrays())
-
-        folders.write_folder(folder, "SWAG", {"rank": self.rank, "collected": self.snapshots.collected}, fill)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self.model.save(Path(folder) / _MODEL)
+        kept = self.snapshots
+        np.savez(
+            Path(folder) / _MOMENTS,
+            counts=np.array([kept.rank, kept.collected]),
+            moments=np.stack([kept.mean, kept.squares]),
+            deviations=np.array(kept.deviations),
+        )
 
     @classmethod
     def load(cls, folder: str | Path, inputs=None, **options) -> Self:
@@ -215,10 +251,11 @@ class SWAG:
         Args:
             inputs: the training inputs, which a network with batch normalisation needs.
         """
-        content = folders.read_folder(folder, "SWAG")
-        swag = cls(load(Path(folder) / _MODEL, **options), content["rank"])
         with np.load(Path(folder) / _MOMENTS) as arrays:
-            swag.snapshots = Snapshots.from_arrays(content["rank"], content["collected"], dict(arrays))
+            rank, collected = map(int, arrays["counts"])
+            swag = cls(load(Path(folder) / _MODEL, **options), rank)
+            swag.snapshots.collected, (swag.snapshots.mean, swag.snapshots.squares) = collected, arrays["moments"]
+            swag.snapshots.deviations.extend(arrays["deviations"])
         swag.inputs = inputs
         return swag
 

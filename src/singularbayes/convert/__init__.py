@@ -4,7 +4,7 @@ from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.adapters import load_adapters, save_adapters
 from singularbayes.convert.bayesianize import bayesianize
 from singularbayes.convert.collapse import collapse
-from singularbayes.convert.components import drop_component, take_components
+from singularbayes.convert.components import take_components
 from singularbayes.convert.freeze_draws import freeze_draws
 from singularbayes.convert.layer_matrices import find_slots, find_weights
 from singularbayes.convert.plan import Plan, plan
@@ -17,7 +17,6 @@ __all__ = [
     "bayesianize",
     "collapse",
     "counterparts",
-    "drop_component",
     "find_slots",
     "find_weights",
     "freeze_draws",

@@ -26,7 +26,9 @@ def take_components(model: keras.Model, components: int | Sequence[int]) -> kera
     """
     total = count_components(model, "take_components")
     numbers: list[int] = list(components) if isinstance(components, Sequence) else [components]
-    _require_numbers("take_components", numbers, total, components)
+    known = all(is_integer(number, 0) and number < total for number in numbers)
+    if not numbers or not known or len(set(numbers)) < len(numbers):
+        raise ValueError(f"take_components needs different components from 0 to {total - 1}; got {components!r}.")
     chosen = sorted(map(int, numbers)) if len(numbers) > 1 else int(numbers[0])
     copy = surgery.copied(model)
     new = {
@@ -37,19 +39,6 @@ def take_components(model: keras.Model, components: int | Sequence[int]) -> kera
     surgery.exchange(copy, new)
     surgery.compile_like(copy, model)
     return copy
-
-
-def drop_component(model: keras.Model, component: int) -> keras.Model:
-    """Returns a copy of a model of mixtures without one of its components, for example one that `diagnose` names.
-
-    >>> import keras, singularbayes as sb
-    >>> head = sb.layers.Dense(2, posterior=sb.Mixture(sb.LowRank(2), components=4))
-    >>> drop_component(keras.Sequential([keras.Input((5,)), head]), 1).layers[0].posterior
-    Mixture(LowRank(2), components=3)
-    """
-    total = count_components(model, "drop_component")
-    _require_numbers("drop_component", [component], total, component)
-    return take_components(model, [k for k in range(total) if k != component])
 
 
 def count_components(model: keras.Model, caller: str) -> int:
@@ -63,12 +52,6 @@ def count_components(model: keras.Model, caller: str) -> int:
             f"{model.name!r}."
         )
     return numbers[0]
-
-
-def _require_numbers(caller: str, numbers: list, total: int, given) -> None:
-    known = all(is_integer(number, 0) and number < total for number in numbers)
-    if not numbers or not known or len(set(numbers)) < len(numbers):
-        raise ValueError(f"{caller} needs different components from 0 to {total - 1}; got {given!r}.")
 
 
 def _components(layer) -> int:

@@ -172,7 +172,7 @@ def weak_component(case: Case) -> Iterator[Finding]:
             "notice",
             f"Predictions without component {worst} are better: {_loss_name(case)} {without[worst].mean():.3g} against "
             f"{whole.mean():.3g} of all {case.components} (a difference of {mean:.2g} ± {error:.1g}).",
-            f"sb.drop_component(model, {worst}); or longer training, if it lags behind.",
+            f"sb.take_components(model, {sorted({*range(case.components)} - {worst})}); or longer training if it lags.",
         )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import keras
 
-from singularbayes.baselines import DeepEnsemble, LowRankEnsemble, member_seeds
+from singularbayes.baselines import DeepEnsemble, member_seeds
 from singularbayes_experiments.methods.base import Member, Trainer, method
 
 
@@ -29,13 +29,13 @@ def deep_ensemble(trainer: Trainer, members: list[Member]) -> list:
 @method("low_rank_ensemble", "low-rank networks from different seeds, their draws pooled")
 def low_rank_ensemble(trainer: Trainer, members: list[Member]) -> list:
     models = trainer.fit("low_rank", in_ensembles(members))
-    return [LowRankEnsemble.from_models(each) for each in by_ensemble(models, members)]
+    return [DeepEnsemble.from_models(each) for each in by_ensemble(models, members)]
 
 
 @method("lora_ensemble", "adapters without random weights from different seeds")
 def lora_ensemble(trainer: Trainer, members: list[Member]) -> list:
     models = trainer.fit("deterministic", in_ensembles(members))
-    return [LowRankEnsemble.from_models(each) for each in by_ensemble(models, members)]
+    return [DeepEnsemble.from_models(each) for each in by_ensemble(models, members)]
 
 
 @method("mixture_repeat_anchored", "the same, with a prior around the start of each component")

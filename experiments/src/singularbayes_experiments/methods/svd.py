@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.baselines import LowRankEnsemble
+from singularbayes.baselines import DeepEnsemble
 from singularbayes.posteriors import find_posteriors
 from singularbayes_experiments.methods.base import Member, Trainer, method
 from singularbayes_experiments.methods.ensembles import by_ensemble, in_ensembles
@@ -20,7 +20,7 @@ def low_rank_svd(trainer: Trainer, members: list[Member]) -> list:
 @method("low_rank_svd_ensemble", "low-rank networks from SVDs, their draws pooled")
 def low_rank_svd_ensemble(trainer: Trainer, members: list[Member]) -> list:
     models = low_rank_svd(trainer, in_ensembles(members))
-    return [LowRankEnsemble.from_models(each) for each in by_ensemble(models, members)]
+    return [DeepEnsemble.from_models(each) for each in by_ensemble(models, members)]
 
 
 @method("mixture_svd_anchored", "the same, with a prior around that start")
