@@ -1,11 +1,14 @@
-"""Applies the rule of plan.yaml to the rows of the trial: python -m singularbayes_experiments.opening.choose ROWS …"""
+"""Applies the rule of plan.yaml to a round of the trial: python -m singularbayes_experiments.opening.choose 2"""
 
 import re
 import sys
+from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 
+RECORDS = Path(__file__).parents[3] / "results" / "opening.parquet"
 FAMILIES = {  # the first that matches a task's name
     "images, noisy": "mnist.*noisy",
     "images": "mnist",
@@ -29,9 +32,10 @@ def family(task: str) -> str:
     return next(name for name, pattern in FAMILIES.items() if re.search(pattern, task))
 
 
-def read(paths: list[str]) -> pd.DataFrame:
-    """Returns a row for each candidate and condition, scores averaged over splits and seeds."""
-    rows = pd.concat([pd.read_json(path, lines=True) for path in paths], ignore_index=True)
+def read(number: int, least_rank: int = 8) -> pd.DataFrame:
+    """Returns a row for each candidate and condition of a round, scores averaged over splits and seeds."""
+    rows = duckdb.read_parquet(str(RECORDS)).df()
+    rows = rows[(rows["round"] == number) & (rows["least_rank"] == least_rank)].reset_index(drop=True)
     for name in ("nll", "noise_off", "share_of_draws", "epoch", "pooled"):
         rows[name] = [np.mean(value) for value in rows[name]]
     rows["family"] = rows["task"].map(family)
@@ -76,7 +80,7 @@ def mixture(table: pd.DataFrame, chosen: str) -> str:
 
 
 if __name__ == "__main__":
-    found = read(sys.argv[1:])
+    found = read(*map(int, sys.argv[1:]))
     single, pooled, matters = excess(found, "nll"), excess(found, "pooled"), matter(found)
     print(single.assign(matters=matters).round(3).to_string(), pooled.round(3).to_string(), sep="\n\n")
     chosen = one_network(single, matters)
