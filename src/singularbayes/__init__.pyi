@@ -25,8 +25,6 @@ from .convert import plan as plan
 from .convert import save_adapters as save_adapters
 from .convert import spectrum as spectrum
 from .convert import take_components as take_components
-from .evaluation import Certificate as Certificate
-from .evaluation import bounds_report as bounds_report
 from .evaluation import catoni_constant as catoni_constant
 from .evaluation import certify as certify
 from .evaluation import compare as compare
@@ -80,8 +78,6 @@ from .prediction import recalibrate as recalibrate
 from .training import EarlyStopping as EarlyStopping
 from .training import KLSchedule as KLSchedule
 from .training import PACBayesObjective as PACBayesObjective
-from .training import SpectralPenalty as SpectralPenalty
-from .training import SpectralProjection as SpectralProjection
 from .training import centre_prior as centre_prior
 from .training import fit_many as fit_many
 from .training import kl as kl
@@ -102,7 +98,6 @@ __all__ = [
     "BoundedError",
     "Categorical",
     "Centred",
-    "Certificate",
     "ClassPredictive",
     "ColumnShrinkage",
     "DeepEnsemble",
@@ -131,15 +126,12 @@ __all__ = [
     "PoissonNLL",
     "RankOne",
     "ScaleMixture",
-    "SpectralPenalty",
-    "SpectralProjection",
     "StudentTNLL",
     "StudentTNoise",
     "ValuePredictive",
     "baselines",
     "bayesianize",
     "bounds",
-    "bounds_report",
     "catoni_constant",
     "centre_prior",
     "certify",

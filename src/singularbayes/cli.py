@@ -26,10 +26,6 @@ _IN_SHELL = {
     ", or by a rule with None; plan(model, …) shows them all": "; the plan shows them all",
     "frozen=True": "--frozen",
     'form="holdout"': "--form holdout",
-    "allow_seen=True": "--allow-seen",
-    "prior_data='disjoint'": "--prior-data disjoint",
-    "prior_data=…": "--prior-data",
-    "duplicates='independent'": "--duplicates independent",
 }
 
 app = App(
@@ -250,18 +246,13 @@ def certify(
     data: Path,
     delta: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.05,
     draws: Natural = 10_000,
-    form: Literal["best", "kl", "catoni", "tandem", "holdout"] = "best",
+    form: Literal["kl", "catoni", "holdout"] = "kl",
     average: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     constant: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
-    unseen: Switch = False,
     tried: Natural = 1,
     frozen: Switch = False,
-    prior_data: str | None = None,
-    duplicates: Literal["independent"] | None = None,
-    allow_seen: Switch = False,
     likelihood: str | None = None,
     seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
-    save: Path | None = None,
     packages: Packages = None,
 ) -> None:
     """Certify a trained classifier: an upper bound of its error rate on new data.
@@ -280,40 +271,25 @@ def certify(
     draws
         Networks to draw; more make the bound tighter. Choose before you see a result.
     form
-        The form of the bound; best compares those that apply, and they share delta. holdout needs a model that was
-        neither trained nor selected on these examples.
+        The form of the bound. holdout needs a model that was neither trained nor selected on these examples.
     average
         Certify the classifier that averages this number of draws, as sb.predict does.
     constant
         C of Catoni's bound, fixed without these examples.
-    unseen
-        The model was neither trained nor selected on these examples, so best compares holdout too.
     tried
         How many models were compared on these examples, this one included.
     frozen
         Weights outside posteriors were fixed before these examples were seen.
-    prior_data
-        An .npz file with an array x, the examples that the prior was learned on, where the model does not remember
-        them; or the word disjoint, if examples that look the same were drawn apart.
-    duplicates
-        The word independent, if examples that are equal were drawn independently.
-    allow_seen
-        Print a number even if the prior saw the examples; it is not a certificate.
     likelihood
         What the outputs mean, such as categorical_logits, where the file does not specify it.
     seed
         Seed of the draws.
-    save
-        A .json file for the certificate, with all that is needed to check it later.
     packages
         A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
     from singularbayes import evaluation, models
 
     x, y = _read("certify", "--data", data, "x", "y")
-    named: Any = prior_data
-    if prior_data not in (None, "disjoint"):
-        named = _read("certify", "--prior-data", Path(str(prior_data)), "x")
     bound = evaluation.certify(
         models.load_without_optimizer(model, packages or ()),
         x,
@@ -323,18 +299,12 @@ def certify(
         form=form,
         average=average,
         constant=constant,
-        unseen=unseen,
         tried=tried,
         frozen=frozen,
-        prior_data=named,
-        duplicates=duplicates,
-        allow_seen=allow_seen,
         likelihood=likelihood,
         seed=seed,
     )
     print(bound)
-    if save is not None:
-        bound.save(save)
 
 
 def _show(text: object) -> None:

@@ -92,14 +92,12 @@ def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_it_shows(p
         printed = capsys.readouterr().out
         assert_printed(shown, printed)
         every += printed
-    if (
-        page.name == "evaluate.md" and keras.backend.backend() == "jax"
-    ):  # its table is printed as Markdown, and shown as a table
+    if page.name == "evaluate.md" and keras.backend.backend() == "jax":
         [table] = re.findall(
-            r"^On JAX it prints this.*?\n\n(.*?)^Classification: ", page.read_text(), re.MULTILINE | re.DOTALL
+            r"^On JAX it prints this.*?^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
         )
-        assert table.count("±") == 9
-        assert_printed(table.replace("**", "").replace("\n\n", "\n"), every.replace("**", ""))
+        assert table.count("±") == 10
+        assert_printed(table, every)
     if page.name == "convert.md":
         assert (
             beta_matters(names) and "β = 0.3 repairs most of that here, the default of 0.03 little" in page.read_text()

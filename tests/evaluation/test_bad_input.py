@@ -54,9 +54,8 @@ class TestArguments:
         (lambda: sb.set_kl(_model(), 10, beta=-1), r"got beta=-1"),
         (lambda: sb.kl(_model(), "sampled"), r"kl needs method to be one of .*; got method='sampled'"),
         (lambda: sb.certify(_model(), X, LABELS, seed=-1), r"certify needs seed to be an integer >= 0; got seed=-1"),
-        (lambda: sb.bounds_report(_model(), X, LABELS, seed=0.5), r"bounds_report needs seed .*; got seed=0\.5"),
         (
-            lambda: sb.certify(_model(), X[:, :2], LABELS, form="holdout", duplicates="independent"),
+            lambda: sb.certify(_model(), X[:, :2], LABELS, form="holdout", likelihood="categorical_logits"),
             r"certify needs inputs of shape \(None, 3\)",
         ),
     )

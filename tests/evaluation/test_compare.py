@@ -49,7 +49,7 @@ def test_the_best_is_the_one_whose_paired_intervals_to_all_others_exclude_0():
 
 
 def test_differences_have_the_interval_of_the_paired_t_test():
-    found = column(SCORES, reference="full", level=0.9).differences
+    found = [cell.difference for cell in column(SCORES, reference="full", level=0.9).cells]
     assert found[1] is None
     for i, name in ((0, "low"), (2, "plain")):
         test = stats.ttest_rel(SCORES[name], SCORES["full"])
@@ -61,11 +61,11 @@ def test_differences_have_the_interval_of_the_paired_t_test():
 def test_only_seeds_that_both_have_are_paired():
     every = [run("a", s, nll=v) for s, v in ((0, 1.0), (1, 2.0), (2, 9.0))]
     every += [run("b", s, nll=v) for s, v in ((1, 2.5), (0, 1.25), (7, 3.0))]
-    difference = sb.compare(every, ["nll"]).columns[0].differences[1]
+    difference = sb.compare(every, ["nll"]).columns[0].cells[1].difference
     assert (difference.mean, difference.pairs) == (pytest.approx(0.375), 2)
-    apart = sb.compare([run("a", 0, nll=1.0), run("b", 1, nll=2.0)], ["nll"]).columns[0].differences[1]
+    apart = sb.compare([run("a", 0, nll=1.0), run("b", 1, nll=2.0)], ["nll"]).columns[0].cells[1].difference
     assert apart.pairs == 0 and math.isnan(apart.mean)
-    single = sb.compare([run("a", 0, nll=1.0), run("b", 0, nll=2.0)], ["nll"]).columns[0].differences[1]
+    single = sb.compare([run("a", 0, nll=1.0), run("b", 0, nll=2.0)], ["nll"]).columns[0].cells[1].difference
     assert (single.mean, single.pairs) == (1.0, 1) and math.isnan(single.low)
 
 
@@ -79,9 +79,9 @@ def test_the_order_of_evaluations_changes_the_order_of_rows_alone(data):
         i, j = one.methods.index(name), other.methods.index(name)
         a, b = one.columns[0].cells[i], other.columns[0].cells[j]
         assert (a.mean, a.error, a.best) == (pytest.approx(b.mean), pytest.approx(b.error), b.best)
-    flipped = sb.compare(every, ["accuracy"], reference="full").columns[0].differences
-    low = one.columns[0].differences[1]
-    assert (flipped[0].low, flipped[0].high) == pytest.approx((-low.high, -low.low))
+    flipped = sb.compare(every, ["accuracy"], reference="full").columns[0].cells[0].difference
+    low = one.columns[0].cells[1].difference
+    assert (flipped.low, flipped.high) == pytest.approx((-low.high, -low.low))
 
 
 def test_nobody_is_best_with_one_seed_or_alone():
@@ -99,13 +99,13 @@ def test_coverage_is_best_nearest_its_level_and_some_measures_have_no_best():
 def test_a_value_that_is_missing_or_infinite_is_shown_as_such():
     found = column({"a": [math.nan, math.nan], "b": [0.5, math.nan], "c": [math.inf, 0.1], "d": [0.3, 0.2]}, "nll")
     texts = [found.text(cell) for cell in found.cells]
-    assert texts == [("–", ""), ("0.500", "(1 of 2)"), ("∞", ""), ("0.250", "± 0.050")]
+    assert texts == ["–", "0.500 (1 of 2)", "∞", "0.250 ± 0.050"]
     assert not any(cell.best for cell in found.cells)
 
 
 def test_one_seed_has_no_deviation():
     found = column({"a": [0.5], "b": [0.25]})
-    assert found.text(found.cells[0]) == ("0.500", "")
+    assert found.text(found.cells[0]) == "0.500"
     assert sb.compare(runs({"a": [0.5]}), ["accuracy"]).caption == "Classification: one seed."
 
 
@@ -123,12 +123,12 @@ def test_costs_are_columns_too_and_counts_have_no_deviation():
     found = sb.compare(every, ["accuracy", "num_trained"])
     assert [c.measure.name for c in found.columns] == ["accuracy", "num_trained"]
     count = found.columns[1]
-    assert [count.text(cell) for cell in count.cells] == [("20,802", ""), ("7,202", "")]
+    assert [count.text(cell) for cell in count.cells] == ["20,802", "7,202*"]
     assert [cell.best for cell in count.cells] == [False, True]
 
 
-def test_time_and_memory_are_shown_but_not_ranked():
-    costs = {"seconds": 1.0, "train_seconds": 2.0, "peak_bytes": 3_000_000}
+def test_time_is_shown_but_not_ranked():
+    costs = {"seconds": 1.0, "train_seconds": 2.0}
     every = [
         Evaluation(m, "regression", seed, {"rmse": f}, **{n: f * v for n, v in costs.items()})
         for m, f in (("a", 1.0), ("b", 2.0))
@@ -137,7 +137,33 @@ def test_time_and_memory_are_shown_but_not_ranked():
     rmse, *found = sb.compare(every, ["rmse", *costs]).columns
     assert [cell.best for cell in rmse.cells] == [True, False]
     assert not any(cell.best for column in found for cell in column.cells)
-    assert [column.measure.arrow for column in found] == ["↓"] * 3 and found[2].number(6e6) == "6.00"
+    assert [column.measure.arrow for column in found] == ["↓"] * 2
+
+
+def test_a_frame_has_every_number_and_the_printed_table_marks_the_best():
+    every = [
+        run(method, seed, cost=cost, accuracy=0.9 + a + seed / 100, r2=r)
+        for method, cost, a, r in (("A", 20802, 0.01, 0.25), ("low", 7202, 0.05, 0.5), ("c", 9, 0.0, -1.5))
+        for seed in (0, 1)
+    ]
+    table = sb.compare(every, ["num_trained", "accuracy", "r2"], reference="low")
+    frame = table.to_frame()
+    assert frame.index.names == ["method", "metric"] and len(frame) == 9
+    for i, method in enumerate(table.methods):
+        for column in table.columns:
+            row, cell = frame.loc[(method, column.measure.name)], column.cells[i]
+            assert (row["mean"], row["error"], row["seeds"], row["best"]) == (cell.mean, cell.error, 2, cell.best)
+            gap = (row["difference"], row["low"], row["high"])
+            own = cell.difference
+            expected = (math.nan,) * 3 if own is None else (own.mean, own.low, own.high)
+            np.testing.assert_array_equal(gap, expected)
+    assert frame["best"].sum() == 3 and frame.loc[("A", "num_trained"), "difference"] == 13_600
+    lines = str(table).splitlines()
+    assert repr(table) == str(table) and len(lines) == 2 + 3 + 1
+    for part in ("20,802", "0.955 ± 0.005*", "0.915 ± 0.005", "−1.50 ± 0.00", "accuracy ↑", "trainable parameters ↓"):
+        assert part in str(table)
+    assert "better than all others, where paired 95 % intervals exclude 0" in lines[-1]
+    assert "mean ± standard error over 2 seeds" in lines[-1]
 
 
 def test_the_usual_columns_are_those_of_the_task_with_all_foreign_sets():

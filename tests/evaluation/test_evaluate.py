@@ -2,8 +2,6 @@
 
 import json
 import math
-import mmap
-from functools import partial
 
 import keras
 import numpy as np
@@ -17,7 +15,6 @@ from sklearn.linear_model import LinearRegression
 import singularbayes as sb
 from singularbayes import Adapter, GaussianNLL, LowRank, layers, metrics
 from singularbayes.evaluation import Evaluation
-from singularbayes.evaluation.memory import Peak
 from singularbayes.metrics import MEASURES, find_measure
 from singularbayes.prediction.recalibration import Temperature
 
@@ -114,7 +111,7 @@ def test_every_metric_has_a_measure_with_a_label_of_its_own():
     values = sb.evaluate(value_predictive(VALUES, 0.1), TARGETS, ood=value_predictive(OOD_VALUES, 0.1))
     measures = [find_measure(name) for name in {**classes.metrics, **values.metrics}]
     assert len({measure.label for measure in measures}) == len(measures)
-    costs = {"num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes"}
+    costs = {"num_trained", "num_stored", "seconds", "train_seconds"}
     assert {measure.name.rpartition("/")[2] for measure in measures} | costs == set(MEASURES)
     with pytest.raises(ValueError, match=r"no measure 'auc'\. .*Known measures: \['accuracy'"):
         find_measure("auc")
@@ -197,7 +194,7 @@ def test_a_model_an_object_and_their_predictions_have_the_same_metrics():
     assert found.metrics["far/auroc_ood_mi"] > found.metrics["near/auroc_ood_mi"]
     assert (found.num_trained, found.num_stored) == (2 * 2 * (4 + 3) + 3,) * 2  # the KL's weight predicts nothing
     assert (again.num_trained, again.num_stored, made.num_trained) == (7, 21, None)
-    assert found.seconds > 0 and made.seconds is None and made.peak_bytes is None
+    assert found.seconds > 0 and made.seconds is None
 
 
 def test_frozen_weights_are_stored_but_not_trained():
@@ -273,20 +270,6 @@ def test_wrong_input_is_refused():
         sb.evaluate(class_predictive(DRAWS), LABELS[:3])
     with pytest.raises(ValueError, match="those of regression"):
         sb.evaluate(class_predictive(DRAWS), LABELS, ood=value_predictive(OOD_VALUES[..., [0, 0, 0]]))
-
-
-def test_the_peak_is_that_of_the_block():
-    with Peak() as before:
-        pass
-    if before.bytes is None:
-        pytest.skip("this system does not report it")
-    fresh = partial(mmap.mmap, -1, 80_000_000)  # pages of the system, not memory that the process has already
-    with Peak() as during, fresh() as block:
-        for page in range(0, len(block), mmap.PAGESIZE):
-            block[page] = 1
-    with Peak() as after:
-        pass
-    assert during.bytes - before.bytes > 60e6 > after.bytes - before.bytes
 
 
 def test_out_of_distribution_texts_go_through_the_preprocessor_as_the_test_texts_do():

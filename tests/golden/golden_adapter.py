@@ -69,7 +69,8 @@ def exact_kl(model) -> float:
 def column(comparison) -> tuple:
     """Returns means and standard errors of the methods, and (difference, low, high) of all but the first."""
     (only,) = comparison.columns
-    differences = [[one.mean, one.low, one.high] for one in only.differences[1:]]
+    gaps = [cell.difference for cell in only.cells[1:]]
+    differences = [[gap.mean, gap.low, gap.high] for gap in gaps]
     return [cell.mean for cell in only.cells], [cell.error for cell in only.cells], differences
 
 

@@ -24,7 +24,7 @@ def _compared(*names):
     scores = {"a": (0.9, 0.3, 4e6), "b": (0.8, 0.2, 2e6), "c": (0.7, 0.4, 3e6)}
     return compare(
         [
-            Evaluation(m, "classification", seed, {"accuracy": a + seed / 100, "nll": n}, peak_bytes=p)
+            Evaluation(m, "classification", seed, {"accuracy": a + seed / 100, "nll": n}, num_stored=int(p))
             for m, (a, n, p) in scores.items()
             for seed in (0, 2)
         ],
@@ -33,18 +33,18 @@ def _compared(*names):
 
 
 def test_the_values_of_a_comparison_are_the_means_in_the_units_of_its_table():
-    table = _compared("accuracy", "nll", "peak_bytes")
+    table = _compared("accuracy", "nll", "num_stored")
     assert table.values() == {
-        m: pytest.approx(v) for m, v in (("a", [0.91, 0.3, 4]), ("b", [0.81, 0.2, 2]), ("c", [0.71, 0.4, 3]))
+        m: pytest.approx(v) for m, v in (("a", [0.91, 0.3, 4e6]), ("b", [0.81, 0.2, 2e6]), ("c", [0.71, 0.4, 3e6]))
     }
 
 
 def test_a_comparison_of_two_measures_goes_into_a_pareto_figure():
-    table = _compared("peak_bytes", "accuracy")
-    assert plots.points_of(table)[1] == Point("b", 2.0, pytest.approx(0.81), "b")
+    table = _compared("num_stored", "accuracy")
+    assert plots.points_of(table)[1] == Point("b", 2e6, pytest.approx(0.81), "b")
     (axes,) = plots.pareto(plots.points_of(table), *table.measures).axes
     assert sorted(text.get_text() for text in axes.texts) == ["a", "b"]  # b beats c in both
-    assert axes.get_xlabel() == "peak MB, lower is better"
+    assert axes.get_xlabel() == "parameters, lower is better"
 
 
 # -- curves -----------------------------------------------------------------------------------------------------------

@@ -313,16 +313,6 @@ def test_what_makes_no_sense_is_refused(call, message):
         call()
 
 
-def test_a_report_of_bounds_gives_no_certificate_to_a_learned_rank():
-    model = keras.Sequential(
-        [keras.Input((4,)), layers.Dense(3, posterior=AdaptiveLowRank(max_rank=2), use_bias=False)]
-    )
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    report = sb.bounds_report(model, np.eye(4, dtype="float32"), np.array([0, 1, 2, 0]), draws=20)
-    assert not any(row.bound is not None and row.bound.is_certificate for row in report.rows)
-    assert "has a rank that training chose" in report["Gaussian complexity"].reason
-
-
 def test_what_is_stored_of_a_learned_rank_is_what_pruning_leaves():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((6,)), layers.Dense(5, posterior=AdaptiveLowRank(max_rank=4))])

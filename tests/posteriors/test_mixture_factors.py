@@ -8,7 +8,7 @@ from posterior_table import RANDOM, TORCH_FIRST, built, set_factor, stirred
 
 import singularbayes as sb
 from singularbayes import layers
-from singularbayes.training import SpectralPenalty, SpectralProjection, centre_prior, learn_prior, truncation
+from singularbayes.training import centre_prior, learn_prior
 
 pytestmark = pytest.mark.on_torch
 
@@ -75,55 +75,20 @@ def test_a_mixture_centres_its_prior_at_every_component():
 def test_certify_sees_the_prior_of_a_mixture():
     model = _model(sb.LowRank.paper(2, prior=sb.Centred("normal"), kl_weight=0.1))
     learn_prior(model, X[:12], Y[:12], verbose=0)
-    with pytest.raises(ValueError, match="the prior was learned on these examples"):
-        sb.certify(model, X, Y, draws=10)
-    assert sb.certify(model, X[12:], Y[12:], draws=10).is_certificate
+    bound = sb.certify(model, X[12:], Y[12:], draws=10)
+    assert any("that the prior was learned on" in assumed for assumed in bound.assumptions)
     (mixture,) = sb.find_posteriors(model)
     # The KL of a certificate is the mean over components, and each counts: one far off shows.
     set_factor(mixture.factors[1], 5.0, 0.1)
     parts = [mixture.component(k).certified_kl() for k in range(K)]
-    np.testing.assert_allclose(mixture.certified_kl(), np.mean(parts, axis=0))
-    assert parts[1][0] > 100 * max(parts[0][0], 1e-3)
-    reference = next(v for v in mixture.non_trainable_weights if v.name == "ab_prior")
-    moved = np.array(_numpy(reference))
-    moved[2] += 1.0  # somebody's own choice, in the last component alone
-    reference.assign(moved)
-    with pytest.raises(ValueError, match="neither learn_prior nor centre_prior"):
-        sb.certify(model, X[12:], Y[12:], draws=10)
+    assert mixture.certified_kl() == pytest.approx(np.mean(parts))
+    assert parts[1] > 100 * max(parts[0], 1e-3)
 
 
-def test_certify_treats_an_anchor_at_the_start_of_a_mixture_as_seen():
+def test_certify_assumes_an_anchor_at_the_start_of_a_mixture_to_be_learned_elsewhere():
     model = _model(sb.LowRank.paper(2, prior=sb.Anchored(0.1, anchor="start"), kl_weight=0.1))
-    assert sb.certify(model, X, Y, draws=10).is_certificate  # anchors are random as long as nothing was moved
+    words = "the weights that the means started at, around which the prior lies"
+    assert words not in repr(sb.certify(model, X, Y, draws=10))  # anchors are random as long as nothing was moved
     (mixture,) = sb.find_posteriors(model)
     mixture.center(RNG.normal(size=(4, 3)))
-    with pytest.raises(ValueError, match="anchored at weights that the means started at"):
-        sb.certify(model, X, Y, draws=10)
-
-
-@TORCH_FIRST
-def test_spectral_limits_hold_in_every_component():
-    model = _model(sb.LowRank.paper(2, prior=sb.Normal(1.0), kl_weight=0.0))
-    (mixture,) = sb.find_posteriors(model)
-
-    def norms():
-        locs = [_numpy(factor.loc) for factor in mixture.factors]
-        return np.array([[np.linalg.norm(part, 2) for part in mixture.matrices(loc)] for loc in locs])
-
-    for k, factor in enumerate(mixture.factors):
-        set_factor(factor, (k + 1.0) * RNG.normal(size=factor.shape), 1e-6)
-    before = norms()
-    assert (before > 1.0).all()
-    penalty = SpectralPenalty(limit=1.0, weight=2.0)
-    penalty.set_model(model)
-    expected = 2.0 * (np.maximum(0.0, before - 1.0) ** 2).sum(axis=1).mean()
-    model(X, training=True)
-    assert float(_numpy(sum(model.losses))) == pytest.approx(expected, rel=1e-4)
-    penalty.on_train_end()
-    assert float(_numpy(sum(model.losses))) == 0.0
-    assert truncation(model, 2 * before.max(), kl=1.0, draws=20).kept.value > 0.7
-    assert truncation(model, 0.5, kl=1.0, draws=20).kept.value == 0.0
-    projection = SpectralProjection(1.0)
-    projection.set_model(model)
-    projection.on_train_begin()
-    assert (norms() <= 1.0).all()
+    assert words in repr(sb.certify(model, X, Y, draws=10))

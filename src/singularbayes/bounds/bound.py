@@ -29,7 +29,7 @@ class Bound:
 
     >>> print(Bound("hold-out", "error", 0.1, deltas={"data": 0.05}, trivial=1.0))
     hold-out: error ≤ 0.1001 with probability ≥ 0.95
-      certificate (variant 'sound')
+      certificate
       δ: data 0.05
     """
 
@@ -37,7 +37,6 @@ class Bound:
     quantity: str
     value: float
     side: str = "≤"
-    variant: str = "sound"
     assumptions: tuple[str, ...] = ()
     deltas: Mapping[str, float] = field(default_factory=dict)
     terms: Mapping[str, float] = field(default_factory=dict)
@@ -77,8 +76,8 @@ class Bound:
             lines[0] += f" with probability ≥ {self.confidence:.4g}"
         if self.sentence and self.is_certificate and not self.vacuous:
             lines.append(f"  {self.sentence}")
-        lines.append(f"  {'certificate' if self.is_certificate else 'NOT a certificate: ' + str(self.defect)}")
-        lines[-1] += f" (variant {self.variant!r})" + (", vacuous" if self.vacuous else "")
+        worth = "certificate" if self.is_certificate else f"NOT a certificate: {self.defect}"
+        lines.append(f"  {worth}{', vacuous' if self.vacuous else ''}")
         for title, numbers in (("δ", self.deltas), ("terms", self.terms)):
             if numbers:
                 lines.append(f"  {title}: " + ", ".join(f"{key} {_shown(value)}" for key, value in numbers.items()))

@@ -5,15 +5,16 @@ With probability 1 − δ over N examples, for all networks of a class and their
     L ≤ L̂ + √(2π) λ Ĝ + 3 √(ln(2/δ)/(2N))
 
 for a λ-Lipschitz loss in [0, 1]. The class must be fixed before the data are seen. An average over draws with
-‖W_i‖₂ ≤ C_i lies in the closed convex hull of the class, whose Ĝ is the same.
+‖W_i‖₂ ≤ C_i lies in the closed convex hull of the class, whose Ĝ is the same: draws that exceed a norm are rejected.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.checks import require_choice, require_integer, require_positive, require_share, require_unit
+from singularbayes.bounds.pac_bayes import require_part
+from singularbayes.checks import require_integer, require_positive, require_share, require_unit
 
 _ASSUMPTIONS = (
     "independent examples",
@@ -21,16 +22,6 @@ _ASSUMPTIONS = (
     "norms and ranks of the class fixed before the data, or stratified",
     "every averaged draw within the norms",
 )
-_CONTRACTION = "the constant √(πλ) is false: rescaling outputs and loss leaves the problem as it is and sends √λ Ĝ to 0"
-_CONVEX = (
-    "needs a convex loss into [0, 1] on the outputs: on all of Rᵏ only constants are; use probabilities with half the "
-    "Brier score, or the rejection-sampled predictor"
-)
-_CONVEX_ASSUMPTIONS = (
-    "loss convex and in [0, 1] on the outputs",
-    "empirical risk of the exact mean over accepted draws",
-)
-APPROACHES = ("rejection", "A", "B")
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,6 @@ def complexity_risk(
     lipschitz: float = 1.0,
     delta: float = 0.05,
     share: float = 1.0,
-    variant: str = "sound",
 ) -> Bound:
     """Returns an upper bound of the risk of a predictor that averages draws whose norms are surely bounded.
 
@@ -81,105 +71,26 @@ def complexity_risk(
     >>> everything = Bound("Ĝ", "all functions into [0, 1]", 1 / math.sqrt(2 * math.pi))
     >>> complexity_risk(0.0, everything, 10_000).terms["uncapped"]  # such a class can be wrong everywhere: risk 1
     1.0407
-    >>> complexity_risk(0.0, everything, 10_000, variant="published").value
-    0.7478
     """
-    require_choice("complexity_risk", ("sound", "published"), variant=variant)
-    _require("complexity_risk", risk, complexity, num_data, lipschitz, delta, share)
-    constant = math.sqrt(math.pi * lipschitz) if variant == "published" else math.sqrt(2 * math.pi) * lipschitz
-    gap = constant * complexity.value
+    require_unit("complexity_risk", risk=risk)
+    if not isinstance(complexity, Bound):
+        raise TypeError(
+            f"complexity_risk needs complexity as gaussian_complexity returns it; got {type(complexity).__name__}."
+        )
+    require_positive("complexity_risk", lipschitz=lipschitz)
+    require_integer("complexity_risk", num_data=num_data)
+    require_share("complexity_risk", delta=delta)
+    require_part("complexity_risk", share)
+    gap = math.sqrt(2 * math.pi) * lipschitz * complexity.value
     slack = 3 * math.sqrt(math.log(2 / (delta * share)) / (2 * num_data))
-    bound = Bound(
+    uncapped = risk + gap + slack
+    return Bound(
         "Gaussian complexity",
         "risk of the mean predictor",
-        min(1.0, risk + gap + slack),
-        variant=variant,
+        min(1.0, uncapped),
         assumptions=_ASSUMPTIONS + complexity.assumptions,
         deltas={"data": delta, **complexity.deltas},
-        terms={
-            "empirical risk": risk,
-            "gap": gap,
-            "slack": slack,
-            "uncapped": risk + gap + slack,
-            "share of δ": share,
-        },
+        terms={"empirical risk": risk, "gap": gap, "slack": slack, "uncapped": uncapped, "share of δ": share},
         trivial=1.0,
         defect=complexity.defect,
     )
-    return bound.with_defect(_CONTRACTION) if variant == "published" else bound
-
-
-def good_event_risk(
-    bound: Bound, failure: float, approach: str = "rejection", convex_on_outputs: bool = False
-) -> Bound:
-    """Returns a risk bound for draws whose norms are bounded only with probability 1 − `failure`.
-
-    "rejection" is about f_good, the predictor that averages only the draws within the norms: it needs no more than
-    `complexity_risk`, and `failure` only gives how many draws are rejected. Approaches A and B of the paper are about
-    the average over *all* draws: they add `failure` and need a loss that is convex and in [0, 1] on the outputs.
-
-    Args:
-        bound: `complexity_risk` of f_good, for every approach.
-        failure: probability that a draw exceeds a norm, δ_total; see `good_event_failure`.
-        convex_on_outputs: the loss is convex and in [0, 1] on all outputs, as half the Brier score is on probabilities.
-
-    >>> from singularbayes.bounds import NetworkClass, complexity_risk, gaussian_complexity
-    >>> one_layer = NetworkClass(norms=[0.1], ranks=[1], widths=[4, 2])
-    >>> risk = complexity_risk(0.1, gaussian_complexity(one_layer, 3.0, 1000), num_data=1000)
-    >>> [good_event_risk(risk, 0.02, approach=approach).is_certificate for approach in ("rejection", "A")]
-    [True, False]
-    """
-    require_choice("good_event_risk", APPROACHES, approach=approach)
-    require_share("good_event_risk", failure=failure)
-    rejection = approach == "rejection"
-    uncapped = bound.terms["uncapped"] + (0.0 if rejection else failure)
-    found = replace(
-        bound,
-        name=f"Gaussian complexity, {'by rejection' if rejection else 'approach ' + approach}",
-        quantity=f"risk of the mean predictor of {'the accepted' if rejection else 'all'} draws",
-        value=min(1.0, uncapped),
-        assumptions=bound.assumptions + (() if rejection else _CONVEX_ASSUMPTIONS),
-        terms={**bound.terms, "uncapped": uncapped, "probability of a bad draw": failure},
-    )
-    return found if rejection or convex_on_outputs else found.with_defect(_CONVEX)
-
-
-def good_event_failure(failures: Sequence[float]) -> float:
-    """Returns δ_total, the probability that any factor exceeds its norm, from that of each: they are independent.
-
-    1 − ∏(1 − δ_i), a little below the union bound Σ δ_i.
-
-    >>> round(good_event_failure([0.01, 0.02]), 4)
-    0.0298
-    """
-    for failure in failures:
-        require_share("good_event_failure", failure=failure)
-    return -math.expm1(sum(math.log1p(-failure) for failure in failures))
-
-
-def matrix_failure(failure: float, depth: int, approach: str = "A", variant: str = "sound") -> float:
-    """Returns the δ of one factor matrix when all 2D of them together may fail with probability `failure`.
-
-    The paper's approach B gives each *pair* δ/(2D), so that all D pairs fail with probability δ/2: true, but half of
-    what it pays for is not used.
-
-    >>> matrix_failure(0.01, depth=2)
-    0.0025
-    """
-    require_share("matrix_failure", failure=failure)
-    require_integer("matrix_failure", depth=depth)
-    require_choice("matrix_failure", ("A", "B"), approach=approach)
-    require_choice("matrix_failure", ("sound", "published"), variant=variant)
-    wasted = 2 if approach == "B" and variant == "published" else 1
-    return failure / (2 * depth * wasted)
-
-
-def _require(name: str, risk, complexity, num_data, lipschitz, delta, share) -> None:
-    require_unit(name, risk=risk)
-    if not isinstance(complexity, Bound):
-        raise TypeError(f"{name} needs complexity as gaussian_complexity returns it; got {type(complexity).__name__}.")
-    require_positive(name, lipschitz=lipschitz)
-    require_integer(name, num_data=num_data)
-    require_share(name, delta=delta)
-    if share != 1:
-        require_share(name, share=share)

@@ -1,8 +1,8 @@
 """Gaussian complexity Ĝ of feed-forward networks with bounded spectral norms and ranks.
 
 Ĝ(F) = E sup_f (1/N) Σ_j ⟨γ_j, f(x_j)⟩ over standard Gaussian γ_j. The class F holds the networks without biases, with a
-1-Lipschitz activation that is 0 at 0, ‖W_i‖₂ ≤ C_i and rank W_i ≤ r_i. A valid bound is unchanged when C₁ is multiplied
-by c and C₂ divided by it, so it depends on the product of *all* norms; the paper's does not.
+1-Lipschitz activation that is 0 at 0, ‖W_i‖₂ ≤ C_i and rank W_i ≤ r_i. Its Ĝ is unchanged when C₁ is multiplied by c
+and C₂ divided by it, so a valid bound depends on the product of *all* norms; the paper's does not.
 """
 
 import math
@@ -14,21 +14,13 @@ from scipy.integrate import quad
 from scipy.linalg import svdvals
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.checks import require_choice, require_finite, require_integer, require_positive, require_share
+from singularbayes.checks import require_finite, require_integer, require_positive, require_share
 
-VARIANTS = ("explicit", "sound", "pinto", "published")
 _CLASS = (
     "feed-forward network without biases",
     "1-Lipschitz activation with φ(0) = 0",
     "norms and ranks hold for every network of the class",
 )
-_UNKNOWN = "Maurer's constants K₁ and K₂ have no known value: with K = 1 the number is an index"
-_DEFECTS = {
-    "sound": _UNKNOWN,
-    "pinto": _UNKNOWN + ", for piecewise linear activations",
-    "published": "Pinto's Theorem 7 mis-transcribed: the first norm is counted twice, the norms of earlier layers are "
-    "missing, and its two constants are one; false for every C₀",
-}
 
 
 @dataclass(frozen=True)
@@ -39,7 +31,7 @@ class NetworkClass:
         widths: h₀, …, h_D: the inputs' dimension and the width of every layer, one more than there are layers.
 
     >>> two_layers = NetworkClass(norms=[2.0, 1.5], ranks=[4, 2], widths=[8, 16, 2])
-    >>> gaussian_complexity(two_layers, 30.0, 1000, "explicit").is_certificate
+    >>> gaussian_complexity(two_layers, 30.0, 1000).is_certificate
     True
     """
 
@@ -74,44 +66,28 @@ class NetworkClass:
         return tuple(map(min, self.ranks, self.widths[:-1], self.widths[1:]))
 
 
-def gaussian_complexity(
-    network: NetworkClass,
-    input_norm: float,
-    num_data: int,
-    variant: str = "explicit",
-    k1: float = 1.0,
-    k2: float = 1.0,
-) -> Bound:
+def gaussian_complexity(network: NetworkClass, input_norm: float, num_data: int) -> Bound:
     """Returns an upper bound of Ĝ of the class, on inputs with ‖X‖_F = `input_norm`.
 
-    "explicit" chains over covers of the class and has constants that are known: a certificate. "sound" peels layer by
-    layer and is smaller, but for more than one layer it holds only with Maurer's constants K₁, K₂, which nobody has
-    computed. "pinto" is Theorem 7 of its authors, "published" what the paper made of it, with C₀ = `k1`.
+    By chaining over covers of the class, Ĝ ≤ 12 ‖X‖_F ∏C_i/N √(Σ r_i (h_i + h_(i−1))) ∫₀^½ √ln(1 + 4D/s) ds: all its
+    constants are known. The paper peels layer by layer, with constants that nobody has computed.
 
     >>> one = NetworkClass(norms=[0.1], ranks=[1], widths=[1, 1])
-    >>> truth = 0.1 * math.sqrt(2 / math.pi) * 3.0 / 9
-    >>> for variant in ("sound", "published"):
-    ...     bound = gaussian_complexity(one, input_norm=3.0, num_data=9, variant=variant)
-    ...     print(variant, bound.is_certificate, bound.value >= truth)
-    sound True True
-    published False False
+    >>> gaussian_complexity(one, input_norm=3.0, num_data=9).value > 0.1 * math.sqrt(2 / math.pi) * 3.0 / 9
+    True
     """
-    require_choice("gaussian_complexity", VARIANTS, variant=variant)
-    require_positive("gaussian_complexity", input_norm=input_norm, k1=k1, k2=k2)
+    require_positive("gaussian_complexity", input_norm=input_norm)
     require_integer("gaussian_complexity", num_data=num_data)
-    formula = {"explicit": _explicit, "sound": _sound, "pinto": _pinto, "published": _published}[variant]
-    defect = _DEFECTS.get(variant)
-    if variant in ("sound", "pinto") and network.depth == 1:
-        defect = None  # nothing is peeled: no constant enters
-    constants = {} if variant == "explicit" else {"C₀": k1} if variant == "published" else {"K₁": k1, "K₂": k2}
+    # Unit balls of rank r are covered by (1 + 4D/s)^(r(h + h')) matrices.
+    sizes = zip(network.true_ranks, network.widths, network.widths[1:], strict=False)
+    entries = sum(rank * (before + after) for rank, before, after in sizes)
+    integral, error = quad(lambda s: math.sqrt(math.log1p(4 * network.depth / s)), 0, 0.5, epsabs=1e-12)
     return Bound(
         "Gaussian complexity",
         "Ĝ of the class",
-        input_norm / num_data * formula(network, k1, k2),
-        variant=variant,
+        12 * input_norm / num_data * network.norm * math.sqrt(entries) * (integral + error),
         assumptions=_CLASS,
-        terms={"‖X‖": input_norm, "N": num_data, "product of norms": network.norm, **constants},
-        defect=defect,
+        terms={"‖X‖": input_norm, "N": num_data, "product of norms": network.norm},
     )
 
 
@@ -157,40 +133,7 @@ def linear_complexity(
         "Gaussian complexity of one linear layer",
         "Ĝ of the class",
         float(factor * (estimate + error)),
-        variant="exact",
         assumptions=("one linear layer without bias", *_CLASS[2:]),
         deltas={"Monte Carlo": delta},
         terms={"estimate": factor * estimate, "Monte Carlo error": float(factor * error), "draws": draws},
     )
-
-
-def _explicit(network: NetworkClass, k1: float, k2: float) -> float:
-    # Dudley: 12 ∫₀^½ √(ln covering number) ds, rank-r unit balls covered by (1 + 4D/s)^(r(h + h')) matrices.
-    entries = sum(r * (h + g) for r, g, h in zip(network.true_ranks, network.widths, network.widths[1:], strict=False))
-    integral, error = quad(lambda s: math.sqrt(math.log1p(4 * network.depth / s)), 0, 0.5, epsabs=1e-12)
-    return 12 * network.norm * math.sqrt(entries) * (integral + error)
-
-
-def _layers(network: NetworkClass) -> list[float]:
-    return [math.sqrt(r * h) for r, h in zip(network.true_ranks, network.widths[1:], strict=True)]
-
-
-def _sound(network: NetworkClass, k1: float, k2: float) -> float:
-    first, *later = _layers(network)
-    depth = network.depth
-    peeled = sum(k1 ** (depth - i) * layer for i, layer in enumerate(later, start=2))
-    return network.norm * (k1 ** (depth - 1) * first + 2 * k2 * peeled)
-
-
-def _pinto(network: NetworkClass, k1: float, k2: float) -> float:
-    first, *later = _layers(network)
-    depth, ranks = network.depth, network.true_ranks
-    peeled = sum(k1 ** (depth - i) * math.sqrt(2 * min(ranks[:i])) * layer for i, layer in enumerate(later, start=2))
-    return network.norm * (k1 ** (depth - 1) * first + 2 * k2 * peeled)
-
-
-def _published(network: NetworkClass, c0: float, _: float) -> float:
-    scaled = [c0 * norm for norm in network.norms]
-    layers = [norm * layer for norm, layer in zip(network.norms, _layers(network), strict=True)]
-    later = sum(layer * math.prod(scaled[j:]) for j, layer in enumerate(layers[1:], start=2))
-    return layers[0] * math.prod(scaled) + later

@@ -1,7 +1,10 @@
-"""The certified risk of a trained model on new data."""
+"""The certified risk of a trained model on new data.
 
-import hashlib
-from dataclasses import fields, replace
+The averaged predictor errs only where the mean over draws of p(label) is at most ½. With ℓ = 1 − p(label) that is
+1{wrong} ≤ 2 E ℓ: its error is at most twice the bound of ℓ.
+"""
+
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
@@ -9,24 +12,14 @@ import numpy as np
 from singularbayes import bounds
 from singularbayes.bounds import Bound, Refused
 from singularbayes.checks import require_choice, require_integer, require_positive, require_share
-from singularbayes.evaluation.certificate import Certificate, versions_now, weights_hash
-from singularbayes.evaluation.certificate_conditions import own_code, require_distinct
-from singularbayes.evaluation.certificate_data import require_conditions
-from singularbayes.evaluation.certificate_forms import (
-    EXAMPLES,
-    Predictor,
-    bounds_of_forms,
-    compared_forms,
-    share_delta,
-    with_statement,
-)
-from singularbayes.likelihoods import likelihood_of_output, why_no_elbo
+from singularbayes.evaluation.certificate_conditions import require_conditions
+from singularbayes.likelihoods import LabelPredictive, likelihood_of_output, why_no_elbo
 from singularbayes.models import collected, loss_of, position_of, require_model
-from singularbayes.prediction import drawn_risks, find_bounded_loss, has_other_noise
-from singularbayes.training import hash_examples, remember_examples
+from singularbayes.posteriors import find_random_posteriors
+from singularbayes.prediction import BoundedLoss, drawn_risks, find_bounded_loss, fresh_draw_losses, predict
 
-DRAWS = 10_000
-FORMS = ("best", "kl", "catoni", "tandem", "holdout")
+EXAMPLES = 256  # per draw
+FORMS = {"kl": "PAC-Bayes-kl", "catoni": "Catoni", "holdout": "hold-out"}
 
 
 def certify(
@@ -34,22 +27,18 @@ def certify(
     x,
     y=None,
     delta: float = 0.05,
-    draws: int = DRAWS,
+    draws: int = 10_000,
     *,
-    form: str = "best",
+    form: str = "kl",
     average: int | None = None,
     loss=None,
     constant: float | None = None,
-    unseen: bool = False,
-    prior_data=None,
     frozen: bool = False,
-    duplicates: str | None = None,
     tried: int = 1,
-    allow_seen: bool = False,
     seed: int = 0,
     likelihood=None,
     output=None,
-) -> Certificate:
+) -> Bound:
     """Returns an upper bound of the risk, on new data, of the predictor that draws a network per prediction.
 
     With `average` it is about the predictor of `sb.predict` instead. The KL is a sum of closed forms or their upper
@@ -59,8 +48,7 @@ def certify(
     - the prior, the ranks and the architecture were chosen without (x, y); where `tried` configurations were compared
       on them, each pays for all,
     - all weights are drawn: a trained bias without posterior, a normalisation or a deterministic weight is refused,
-      and so is a layer with random noise of its own,
-    - the examples are independent: where more than one in a hundred is a copy of an earlier one, they are refused.
+    - the examples are independent.
 
     What the data and the model cannot show is listed among the assumptions of the result. Where the compiled loss is no
     negative log-likelihood, as a focal loss, the result states that the objective of training was no ELBO.
@@ -69,25 +57,17 @@ def certify(
         x: data of every kind that `predict` takes. They are in memory, so all batches of a stream are read first.
         y: labels, integers from 0, or targets; None takes those of batches (x, y).
         draws: more draws make the bound tighter, by about ln(10/(δ/5))/draws; to be chosen before the result is seen.
-        form: "kl" (PAC-Bayes-kl), "catoni", "tandem" (of `average`, by pairs of networks) or "holdout"
-            (Clopper–Pearson), which needs a model that never saw (x, y). "best" takes the smallest of those that apply,
-            which share δ: "holdout" is among them with `unseen=True`.
+        form: "kl" (PAC-Bayes-kl), "catoni", or "holdout" (Clopper–Pearson), which needs a model that never saw (x, y);
+            to be chosen before the result is seen.
         average: None certifies the randomised predictor; S the classifier that averages the probabilities of S draws,
             as `sb.predict(draws=S)` does.
         loss: None or "error" is the 0-1 loss; "probability" 1 − p(label); else `BoundedCrossentropy(p_min)`, or
             `BoundedError(limit)` for a regression.
         constant: C of Catoni's bound, fixed without (x, y), as `catoni_constant` does; None pays for a grid.
-        unseen: the model was neither trained nor selected on (x, y); taken on trust.
-        prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
-            them; "disjoint" if examples that look the same were drawn apart. That is taken on trust, unless more
-            of them came back than chance explains.
         frozen: weights outside posteriors, which are not trainable, were fixed before (x, y) were seen.
-        duplicates: "independent" if examples that are equal, input and label, were drawn independently, as they are
-            where inputs take few values.
         tried: number of models (ranks, priors, settings, seeds) that might have been chosen by their results on
             (x, y), this one included.
         seed: of the draws; fixed before the result is seen.
-        allow_seen: compute the number even if the prior saw (x, y); then it is not a certificate.
         likelihood, output: what the outputs mean, and which of several; see `predict`.
 
     >>> import singularbayes as sb
@@ -95,7 +75,7 @@ def certify(
     >>> posterior = sb.FullRank(prior=sb.Centred(sb.Normal(0.1)), eta=0.1)
     >>> model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(2, use_bias=False, posterior=posterior)])
     >>> x = np.random.default_rng(0).normal(size=(500, 2)).astype("float32")
-    >>> bound = certify(model, x, np.zeros(500, int), draws=200, form="kl", likelihood="categorical_logits")
+    >>> bound = certify(model, x, np.zeros(500, int), draws=200, likelihood="categorical_logits")
     >>> bound.is_certificate, bound.deltas
     (True, {'data': 0.04, 'Monte Carlo': 0.01})
     """
@@ -103,7 +83,7 @@ def certify(
     require_share("certify", delta=delta)
     require_integer("certify", draws=draws, tried=tried, **({} if average is None else {"average": average}))
     require_integer("certify", 0, seed=seed)
-    require_choice("certify", FORMS, form=form)
+    require_choice("certify", tuple(FORMS), form=form)
     if constant is not None:
         require_positive("certify", constant=constant)
     x, y, weight = collected(x, y, caller="certify")
@@ -113,76 +93,23 @@ def certify(
         raise Refused("certify needs examples that count the same; got batches with sample weights.")
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
-    distinct = require_distinct(x, y, duplicates)
-    seen, words = require_conditions(model, x, form, unseen, prior_data, frozen)
-    if seen and not allow_seen:
-        raise Refused(
-            f"certify needs examples that the prior has not seen; {seen}. Certify on others, or pass allow_seen=True "
-            "for a number that is not a certificate."
-        )
-    if has_other_noise(model, x, draws, EXAMPLES, seed):
-        raise Refused(
-            f"certify needs outputs that depend on inputs and drawn weights alone; those of {model.name!r} change "
-            "between two passes with the same draw, because a layer has random noise of its own at inference. Leave "
-            "that layer out, or make it act in training only."
-        )
-    meaning = likelihood_of_output(model, position_of(model, output, "certify"), likelihood, "certify")
-    predictor = Predictor(find_bounded_loss(loss, meaning, "certify"), average, seed)
-    forms = compared_forms(form, predictor, unseen)
-    shares = share_delta(forms, delta)
+    words = require_conditions(model, form, frozen)
+    position, num_data = position_of(model, output, "certify"), len(np.asarray(y))
+    meaning = likelihood_of_output(model, position, likelihood, "certify")
+    predictor = Predictor(find_bounded_loss(loss, meaning, "certify"), average, seed, form)
+    predictor.require_bound()
     options = {"likelihood": likelihood, "output": output}
-    found = bounds_of_forms(
-        model,
-        x,
-        y,
-        forms=forms,
-        predictor=predictor,
-        shares=shares,
-        draws=draws,
-        tried=tried,
-        constant=constant,
-        loss=loss,
-        options=options,
-    )
-    chosen = min(found, key=lambda one: found[one].value)
-    kind = "holdout" if chosen == "holdout" else "pac_bayes"
-    bound = with_statement(found[chosen], chosen, forms, predictor, shares, len(np.asarray(y)))
+    if form == "holdout":
+        losses = predictor.losses(model, x, y, loss, options)
+        bound = bounds.mean_at_most(losses, delta / tried, "binomial" if predictor.loss.binary else "betting")
+        bound = replace(bound, deltas={"data": delta}, terms={**bound.terms, "tried": tried})
+    else:
+        loss_of_draws = loss if average is None else "probability"
+        risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, loss=loss_of_draws, caller="certify", **options)
+        bound = pac_bayes_bound(predictor, risks, certified_kl(model), num_data, delta, tried, constant)
     levels = ("the level of the loss fixed without these examples",) if not isinstance(loss, (str, type(None))) else ()
-    bound = replace(
-        bound,
-        assumptions=(
-            *bound.assumptions,
-            *levels,
-            *own_code(model),
-            *distinct,
-            *words[kind],
-        ),
-    )
-    reason = why_no_elbo(loss_of(model, position_of(model, output, "certify")))
-    if reason is not None and chosen != "holdout":
-        bound = replace(bound, sentence=f"{bound.sentence} {reason}; the bound holds for any objective.")
-    bound = bound.with_defect(seen) if seen else bound
-    named = prior_data is not None and not isinstance(prior_data, str)
-    call = {
-        "delta": delta,
-        "draws": draws,
-        "form": form,
-        "average": average,
-        "constant": constant,
-        "unseen": unseen,
-        "prior_data": "arrays" if named else prior_data,
-        "frozen": frozen,
-        "duplicates": duplicates,
-        "tried": tried,
-        "allow_seen": allow_seen,
-        "seed": seed,
-        "output": output,
-        "loss": keras.saving.serialize_keras_object(loss),
-        "likelihood": keras.saving.serialize_keras_object(likelihood),
-    }
-    data = hashlib.sha256(hash_examples([x, np.asarray(y)]).tobytes()).hexdigest()
-    own = {one.name: getattr(bound, one.name) for one in fields(Bound)}
-    return Certificate(**own, form=chosen, call=call, data=data, weights=weights_hash(model), versions=versions_now())
+    reason = None if form == "holdout" else why_no_elbo(loss_of(model, position))
+    return predictor.stated(bound, num_data, (*levels, *words), reason)
 
 
 def catoni_constant(
@@ -202,8 +129,7 @@ def catoni_constant(
     """Returns the constant C that suits Catoni's bound, from the prior and examples that will not certify it.
 
     To be called after `learn_prior`, before training continues: C is the best one for the risk of the prior on (x, y).
-    These are remembered with the prior, so that `certify` refuses them. Good ones were not fitted: those by which the
-    prior was stopped or chosen, such as its `validation_data`.
+    Good ones were not fitted: those by which the prior was stopped or chosen, such as its `validation_data`.
 
     Args:
         num_data: number of examples that will certify.
@@ -222,7 +148,126 @@ def catoni_constant(
     """
     require_integer("catoni_constant", num_data=num_data, draws=draws)
     require_integer("catoni_constant", 0, seed=seed)
-    remember_examples(model, x, "catoni_constant")
     options = {"loss": loss, "likelihood": likelihood, "output": output, "caller": "catoni_constant"}
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, **options)
     return bounds.catoni_constant(float(risks.mean()), kl, num_data, 0.8 * delta)
+
+
+def certified_kl(model: keras.Model) -> float:
+    """Returns an upper bound of KL(Q ‖ P) in nats, by formula in float64.
+
+    Components of mixtures are drawn together in all layers, so Q is a mixture of products. KL is convex in (Q, P), and
+    with that the mean over components of sums over layers, which is the sum of the posteriors' own means, is above it.
+    """
+    return sum(posterior.certified_kl() for posterior in find_random_posteriors(model))
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What a certificate is about: a loss, a mean over `average` draws or None for the randomised predictor, a form."""
+
+    loss: BoundedLoss
+    average: int | None
+    seed: int
+    form: str
+
+    @property
+    def quantity(self) -> str:
+        which = "randomised" if self.average is None else f"averaged ({self.average} draws)"
+        return f"{self.loss.words} of the {which} predictor"
+
+    @property
+    def factor(self) -> float:
+        """By how much the bound of the loss of draws is multiplied."""
+        return 2.0 if self.average is not None and self.loss.binary else 1.0
+
+    def require_bound(self) -> None:
+        """Raises where the form is not about the predictor."""
+        if self.average is not None and self.form != "holdout" and not (self.loss.binary or self.loss.linear):
+            raise Refused(
+                f"certify needs form='holdout' for the {self.quantity}: PAC-Bayes bounds the mean loss of draws, and "
+                "this loss, which is clipped and so not convex, can be larger for their average. Or leave out average=."
+            )
+
+    def losses(self, model: keras.Model, x, y, loss, options: dict) -> np.ndarray:
+        """Returns the loss on every example, (examples,); the randomised predictor draws a network for each."""
+        if self.average is None:
+            return fresh_draw_losses(model, x, y, self.seed, loss=loss, **options)
+        p = predict(model, x, draws=self.average, seed=self.seed, **options)
+        two = (2,) if isinstance(p, LabelPredictive) else ()  # classes of every label
+        self.loss.require_single("certify", p.mean.shape + two)
+        width = p.mean.shape[-1] if p.mean.ndim > 1 else 1
+        return self.loss.values(p.mean, self.loss.targets("certify", y, len(p.mean), width))
+
+    def stated(self, bound: Bound, num_data: int, words: tuple[str, ...], reason: str | None) -> Bound:
+        """Returns the bound with its name, its assumptions and its sentence; `reason`: why training had no ELBO."""
+        chosen = "what is certified and how (form, loss, average, draws, seed) chosen before the result was seen"
+        bound = replace(
+            bound,
+            name=f"Risk certificate, {FORMS[self.form]}",
+            quantity=self.quantity,
+            assumptions=(*bound.assumptions, chosen, *words),
+        )
+        more = f" {reason}; the bound holds for any objective." if reason else ""
+        return replace(bound, sentence=self._sentence(bound, num_data) + more)
+
+    def _sentence(self, bound: Bound, num_data: int) -> str:
+        kind, what = "classifier" if self.loss.classes else "predictor", "error" if self.loss.binary else "loss"
+        trained = "trained nothing" if self.form == "holdout" else "trained nothing but the posterior"
+        tried = bound.terms["tried"]
+        selected = "selected nothing" if tried == 1 else f"selected only among the {tried} models tried"
+        over = "" if self.form == "holdout" and self.average else " and of networks"
+        start = (
+            f"With probability {100 * bound.confidence:.4g} % over the draw of these {num_data:,} examples{over}, if "
+            f"these examples {trained} and {selected}, "
+        )
+        claim = self._claim(bound)
+        if self.average is None:
+            return (
+                f"{start}the randomised {kind}, which draws a network for every prediction, {claim}. `sb.predict`, "
+                f"which averages draws, is another {kind}: this number does not bound its {what}."
+            )
+        if self.form == "holdout":
+            return f"{start}`sb.predict(draws={self.average}, seed={self.seed})` {claim}."
+        return f"{start}`sb.predict(draws={self.average})` with draws made afresh {claim}, on average over its draws."
+
+    def _claim(self, bound: Bound) -> str:
+        if self.loss.binary:
+            return f"errs on at most {bound.percent} of new examples"
+        claim = f"has a {self.loss.words} of at most {bound.rounded} on new examples"
+        if self.loss.level is None:
+            return claim
+        level = replace(bound, value=bound.value * self.loss.level).rounded
+        return f"{claim}: {level} in the units of the target"
+
+
+def pac_bayes_bound(
+    predictor: Predictor,
+    risks: np.ndarray,
+    kl: float,
+    num_data: int,
+    delta: float = 0.05,
+    tried: int = 1,
+    constant: float | None = None,
+) -> Bound:
+    """Returns the bound from the losses of independent draws, with δ in all: a fifth of it for the draws."""
+    share, part = 1 / tried, delta / 5
+    empirical = bounds.empirical_risk(risks, part, share)
+    if predictor.form == "catoni":
+        bound = bounds.catoni(empirical, kl, num_data, delta - part, constant, share)
+        budget = {"C": bound.terms["C"], "(KL + ln(1/δ))/N": bound.terms["budget"]}
+    else:
+        bound = bounds.pac_bayes(empirical, kl, num_data, delta - part, share=share)
+        budget = {"(KL + ln(2√N/δ))/N": bound.terms["budget"]}
+    factor = predictor.factor
+    terms = {
+        f"{'mistakes' if predictor.loss.binary and factor == 1 else 'loss'} of the draws": empirical.terms["estimate"],
+        "with their error": empirical.value,
+        "draws": len(risks),
+        "KL": kl,
+        "N": num_data,
+        **budget,
+        **({"factor": factor} if factor != 1 else {}),
+        "tried": tried,
+    }
+    return replace(bound, value=min(1.0, factor * bound.value), terms=terms)

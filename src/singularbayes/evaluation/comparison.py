@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from singularbayes.checks import require_integer, require_share
-from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
+from singularbayes.checks import require_integer, require_package, require_share
 from singularbayes.evaluation.evaluate import Evaluation
 from singularbayes.metrics import DEFAULT_OOD_SCORES, DEFAULT_SCORES, Measure, find_measure
 from singularbayes.text_table import text_table
@@ -17,8 +16,66 @@ Runs = dict[str, dict[int, Evaluation]]  # by method and seed
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Method less reference, paired over the seeds that both have, with its t interval; NaN where pairs are too few."""
+
+    mean: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    pairs: int = 0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method's values of one measure.
+
+    Attributes:
+        error: standard error of the mean over seeds, NaN for fewer than two.
+        defined, seeds: how many seeds have a value, and how many there are.
+        best: whether it is better than every other method of the column, by paired intervals that exclude 0.
+        difference: from the reference; None for that itself.
+    """
+
+    mean: float
+    error: float
+    defined: int
+    seeds: int
+    best: bool = False
+    difference: Difference | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One measure, with one cell per method."""
+
+    measure: Measure
+    decimals: int
+    cells: tuple[Cell, ...]
+
+    def number(self, value: float) -> str:
+        """Returns a value of this measure as text.
+
+        >>> Column(Measure("nll"), 2, ()).number(0.1234)
+        '0.12'
+        """
+        if math.isnan(value):
+            return "–"
+        if math.isinf(value):
+            return "∞" if value > 0 else "−∞"
+        # A minus sign, and none before a value that is shown as 0.
+        return f"{round(value / self.measure.scale, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
+
+    def text(self, cell: Cell) -> str:
+        """Returns mean and ± standard error as text, with * for the best; one seed and a count have no error."""
+        varies = cell.error > 0 if self.measure.whole else not math.isnan(cell.error)
+        error = f"± {self.number(cell.error)}" if varies else ""
+        share = f"({cell.defined} of {cell.seeds})" if 0 < cell.defined < cell.seeds else ""
+        return " ".join(filter(None, [self.number(cell.mean), error, share])) + ("*" if cell.best else "")
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """A table: one row per method, one column per measure. `evaluation.comparison_table` renders it.
+    """A table: one row per method, one column per measure.
 
     >>> from singularbayes.evaluation import Evaluation, compare
     >>> runs = [Evaluation(name, "classification", 0, {"nll": nll}) for name, nll in (("a", 0.3), ("b", 0.4))]
@@ -47,10 +104,32 @@ class Comparison:
             for i, name in enumerate(self.methods)
         }
 
+    def to_frame(self):
+        """Returns a pandas DataFrame: a row for each method and metric, with mean, error and the paired difference.
+
+        pandas then has every format: `frame["mean"].unstack().to_latex()`, `to_markdown()`, `to_html()`.
+
+        >>> runs = [Evaluation(name, "classification", 0, {"nll": nll}) for name, nll in (("a", 0.3), ("b", 0.4))]
+        >>> frame = compare(runs, ["nll"]).to_frame()
+        >>> frame.loc[("b", "nll"), ["mean", "difference"]].round(2).tolist()
+        [0.4, 0.1]
+        """
+        pandas = require_package("pandas", "plots", "A comparison as a frame")
+        rows = {}
+        for i, method in enumerate(self.methods):
+            for column in self.columns:
+                cell = column.cells[i]
+                gap = cell.difference or Difference()
+                own = {"mean": cell.mean, "error": cell.error, "seeds": cell.defined, "best": cell.best}
+                paired = {"difference": gap.mean, "low": gap.low, "high": gap.high, "pairs": gap.pairs}
+                rows[method, column.measure.name] = own | paired
+        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis(["method", "metric"])
+
     def __repr__(self) -> str:
         head = ["", *(f"{c.measure.label} {c.measure.arrow}".strip() for c in self.columns)]
-        rows = [[name, *(_marked(c, c.cells[i]) for c in self.columns)] for i, name in enumerate(self.methods)]
-        return f"{text_table(head, rows, '<' * len(head))}\n* {meaning_of_best(self.level)}. {self.caption}"
+        rows = [[name, *(c.text(c.cells[i]) for c in self.columns)] for i, name in enumerate(self.methods)]
+        best = f"better than all others, where paired {100 * self.level:g} % intervals exclude 0"
+        return f"{text_table(head, rows, '<' * len(head))}\n* {best}. {self.caption}"
 
 
 def compare(
@@ -67,14 +146,14 @@ def compare(
     A method is marked as the best of a column only where the interval of its paired difference to every other method
     excludes 0; often no method is marked. Counts, such as parameters, are compared as they are.
 
-    Time and memory are shown but not ranked: they hold compilation and the rest of the process.
+    Time is shown but not ranked: it holds compilation and the rest of the process.
 
     Differences are method less reference, paired over the seeds that both have: what seeds share, such as the split of
     the data, cancels. Their interval is mean ∓ t · sd/√pairs. With one pair there is no interval, with none no
     difference. Nothing corrects for many comparisons.
 
     Args:
-        metrics: names of metrics and of `num_trained`, `num_stored`, `seconds`, `train_seconds`, `peak_bytes`, in the
+        metrics: names of metrics and of `num_trained`, `num_stored`, `seconds`, `train_seconds`, in the
             order of the columns, or a `Measure` for a metric of your own; None takes the usual ones of the task.
         reference: the method that differences are taken from; None takes the first.
         level: of the intervals of differences.
@@ -158,12 +237,10 @@ def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: 
     if decimals is None:
         decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells], digits)
     best = _best(measure, values, level)
-    return Column(
-        measure,
-        decimals,
-        tuple(replace(cell, best=method == best) for cell, method in zip(cells, values, strict=True)),
-        tuple(None if m == reference else _difference(own, values[reference], level) for m, own in values.items()),
-    )
+    gaps = [None if m == reference else _difference(own, values[reference], level) for m, own in values.items()]
+    rows = zip(cells, values, gaps, strict=True)
+    cells = [replace(cell, best=method == best, difference=gap) for cell, method, gap in rows]
+    return Column(measure, decimals, tuple(cells))
 
 
 def _cell(values: np.ndarray) -> Cell:
@@ -197,22 +274,16 @@ def _best(measure: Measure, values: dict[str, dict[int, float]], level: float) -
     return first if all(gap.high < 0 for gap in gaps) else None  # no interval is NaN, and NaN < 0 is false
 
 
-def meaning_of_best(level: float) -> str:
-    """Returns what the mark of the best means."""
-    return f"better than all others, where paired {100 * level:g} % intervals exclude 0"
-
-
 def _difference(own: dict[int, float], other: dict[int, float], level: float) -> Difference:
     pairs = [(own[seed], other[seed]) for seed in own if seed in other]
     gaps = np.array([a - b for a, b in pairs if math.isfinite(a) and math.isfinite(b)])
-    seeds = max(len(own), len(other))
     if not len(gaps):
-        return Difference(math.nan, math.nan, math.nan, 0, seeds)
+        return Difference()
     mean = float(gaps.mean())
     if len(gaps) == 1:
-        return Difference(mean, math.nan, math.nan, 1, seeds)
+        return Difference(mean, pairs=1)
     half = float(stats.t.ppf((1 + level) / 2, len(gaps) - 1) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
-    return Difference(mean, mean - half, mean + half, len(gaps), seeds)
+    return Difference(mean, mean - half, mean + half, len(gaps))
 
 
 def _caption(every: list[Evaluation], runs: Runs) -> str:
@@ -220,7 +291,3 @@ def _caption(every: list[Evaluation], runs: Runs) -> str:
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     summary = "one seed" if counts == [1] else f"mean ± standard error over {number} seeds"
     return f"{every[0].task.capitalize()}: {summary}."
-
-
-def _marked(column: Column, cell: Cell) -> str:
-    return f"{' '.join(column.text(cell)).strip()}{'*' if cell.best else ''}"

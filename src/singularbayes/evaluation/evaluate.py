@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from singularbayes.evaluation import scores
-from singularbayes.evaluation.memory import Peak
 from singularbayes.evaluation.targets import (
     ignore_labels,
     named_sets,
@@ -62,7 +61,6 @@ class Evaluation:
         num_trained: trainable parameters; num_stored: stored parameters, which predictions are made from.
         draws: how many posterior draws; examples: how many test examples.
         seconds: wall time of predicting the test examples, compilation included; train_seconds: as it was given.
-        peak_bytes: the most memory while predicting them, see `evaluation.Peak`.
 
     >>> run = Evaluation("low-rank", "classification", 0, {"nll": 0.31})
     >>> Evaluation.from_json(run.to_json()).metrics
@@ -80,10 +78,9 @@ class Evaluation:
     examples: int = 0
     seconds: float | None = None
     train_seconds: float | None = None
-    peak_bytes: int | None = None
 
     def value(self, name: str) -> float:
-        """Returns a metric, or a size, time or memory by the name of its attribute; NaN where it is not known."""
+        """Returns a metric, or a size or time by the name of its attribute; NaN where it is not known."""
         if name in self.metrics:
             return self.metrics[name]
         if name not in _COSTS:
@@ -113,7 +110,7 @@ class Evaluation:
         return f"Evaluation({self.method!r}, {self.task}, seed {self.seed}: {shown}, … {len(self.metrics)} metrics)"
 
 
-_COSTS = ("num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes")
+_COSTS = ("num_trained", "num_stored", "seconds", "train_seconds")
 
 
 def evaluate(
@@ -129,7 +126,7 @@ def evaluate(
     sample_weight=None,
     **options,
 ) -> Evaluation:
-    """Returns every metric of a method on test examples, with its size, time and memory.
+    """Returns every metric of a method on test examples, with its size and time.
 
     All evaluations of one task with the same out-of-distribution sets have the same metrics. One that has no value for
     a method, as the mutual information of a deterministic network, is NaN. Regression has every score of a spread
@@ -172,10 +169,9 @@ def evaluate(
     ood_sets = named_sets(ood)
     for name_of_set, examples in ood_sets.items():
         require_same_form(x, examples, name_of_set)
-    with Peak() as peak:
-        start = time.perf_counter()
-        p = predictions_of(x)
-        seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    p = predictions_of(x)
+    seconds = time.perf_counter() - start
     found_task = _task_of(p, task)
     y = targets_of_output(method, targets_of("evaluate", p, y), options.get("output"))
     weight = weights_of_output(method, weight, options.get("output"))
@@ -207,7 +203,6 @@ def evaluate(
         examples=len(p),
         seconds=None if made else seconds,
         train_seconds=train_seconds,
-        peak_bytes=None if made else peak.bytes,
     )
 
 

@@ -97,7 +97,6 @@ def _measures() -> Iterable[Measure]:
     yield Measure("num_stored", "lower", label="parameters", whole=True)
     yield Measure("seconds", "lower", label="predict s", ranked=False)
     yield Measure("train_seconds", "lower", label="train s", ranked=False)
-    yield Measure("peak_bytes", "lower", label="peak MB", scale=1e6, ranked=False)
     for name, label, better in (
         ("accuracy", "accuracy", "higher"),
         ("auroc", "AUROC", "higher"),

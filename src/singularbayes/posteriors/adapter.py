@@ -6,7 +6,6 @@ from keras import ops
 
 from singularbayes.checks import require_choice
 from singularbayes.posteriors import initializers
-from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
 from singularbayes.posteriors.priors import Anchored
 from singularbayes.posteriors.product import Product, checked_rank
@@ -112,9 +111,6 @@ class Adapter(Product):
 
     def factor_moments(self):
         return []  # W₀ is another part of W
-
-    def why_no_norms(self):
-        return Posterior.why_no_norms(self)
 
     @property
     def fixed_rank(self):

@@ -60,9 +60,6 @@ class AdaptiveLowRank(Product):
             name="live", shape=(rank,), initializer="ones", trainable=False, dtype="float32", autocast=False
         )
 
-    def why_no_norms(self):
-        return "has a rank that training chose, so that it was not fixed before the data; train again with that rank"
-
     def prune_columns(self):
         self._balance()
         self.ab.live.assign(self.live_columns(self.tolerance))

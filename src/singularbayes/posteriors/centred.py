@@ -45,8 +45,8 @@ class Centred(priors.Prior):
     def kl_exact(self, family, loc, scale):
         return self.prior.kl_exact(family, loc, scale)
 
-    def kl_upper(self, family, loc, scale, quick=False):
-        return self.prior.kl_upper(family, loc, scale, quick)
+    def kl_upper(self, family, loc, scale):
+        return self.prior.kl_upper(family, loc, scale)
 
     @property
     def has_kl_upper(self):

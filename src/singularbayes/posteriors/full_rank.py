@@ -50,9 +50,6 @@ class FullRank(Variational):
     def factor_moments(self):
         return [moments(self.w)]
 
-    def why_no_norms(self):
-        return self._why_not_gaussian()
-
     def variance(self):
         return moments(self.w)[1]
 

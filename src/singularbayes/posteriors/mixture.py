@@ -80,8 +80,7 @@ class Mixture(RandomPosterior):
         return float(np.mean(self.for_components(lambda part: part.kl_exact())))
 
     def certified_kl(self):
-        before, after = np.mean(self.for_components(lambda part: part.certified_kl()), axis=0)
-        return float(before), float(after)
+        return float(np.mean(self.for_components(lambda part: part.certified_kl())))
 
     # -- draws ---------------------------------------------------------------------------------------------------------
 
@@ -325,9 +324,6 @@ class Mixture(RandomPosterior):
 
     def with_rank(self, rank):
         return Mixture(self.parts.one.with_rank(rank), self._given_components, self.examples, name=self.name)
-
-    def why_no_norms(self):
-        return "has a mixture, whose draws are of several components"
 
     def __repr__(self):
         examples = "" if self.examples == "split" else f", examples={self.examples!r}"

@@ -57,12 +57,8 @@ class Prior(ABC):
     def kl_exact(self, family, loc: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """Returns KL(q ‖ p) of every scalar in float64, without random numbers."""
 
-    def kl_upper(self, family, loc: np.ndarray, scale: np.ndarray, quick: bool = False) -> np.ndarray:
-        """Returns an upper bound of KL(q ‖ p) of every scalar in float64, by formula: certificates stand on it.
-
-        Args:
-            quick: a looser bound will do where it is quicker.
-        """
+    def kl_upper(self, family, loc: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """Returns an upper bound of KL(q ‖ p) of every scalar in float64, by formula: certificates stand on it."""
         raise TypeError(f"A certificate needs a prior whose KL has a bound, kl_upper; {type(self).__name__} has none.")
 
     @property
@@ -108,7 +104,7 @@ class ScalePrior(Prior):
     def kl_exact(self, family, loc, scale):
         return self.each_kl(family, loc.astype("float64"), scale.astype("float64"), float64)
 
-    def kl_upper(self, family, loc, scale, quick=False):
+    def kl_upper(self, family, loc, scale):
         return self.kl_exact(family, loc, scale)  # a closed form
 
     def get_config(self):
@@ -285,8 +281,8 @@ class ScaleMixture(Prior):
         expected = expectation(lambda w: self.log_density(w, float64), family, loc, scale, bends)
         return -expected - family.entropy(scale.astype("float64"), float64)
 
-    def kl_upper(self, family, loc, scale, quick=False):
-        if family.name == "gaussian" and not quick:
+    def kl_upper(self, family, loc, scale):
+        if family.name == "gaussian":
             return mixture_kl(loc, scale, self.pi, self._wide.scale, self._narrow.scale)
         parts = ((math.log(self.pi), self._wide), (math.log1p(-self.pi), self._narrow))
         return -np.logaddexp(*(log - prior.kl_exact(family, loc, scale) for log, prior in parts))

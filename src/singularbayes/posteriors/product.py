@@ -3,10 +3,9 @@
 import numpy as np
 from keras import ops
 
-from singularbayes.bounds import best_gauge
 from singularbayes.checks import require_integer
 from singularbayes.posteriors import initializers
-from singularbayes.posteriors.factor import Factor, halves, standardised
+from singularbayes.posteriors.factor import Factor, halves
 from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.moments import Moments, moments, product_covariance, product_variance
 from singularbayes.posteriors.variational import Variational
@@ -114,31 +113,3 @@ class Product(Variational):
             return 0.0
         a, b = initializers.svd_split(matrix, rank)
         return float(np.linalg.norm(matrix - np.asarray(a, "float64") @ b.T))
-
-    def why_no_norms(self):
-        return self._why_not_gaussian()
-
-    def certified_kl(self):
-        before, after = super().certified_kl()
-        free = not self.prior.by_column
-        return before, min(after, self._kl_in_best_gauge()) if free else after
-
-    def _kl_in_best_gauge(self) -> float:
-        """Returns an upper bound of the KL after the search for D, which uses a quicker bound where there is one."""
-        loc, scale, reference = self.ab.float64_values()
-        parts = [slice(self.rows), slice(self.rows, None)]
-        a, b = ((loc[part], scale[part]) for part in parts)
-
-        def divergence(part: slice, quick: bool):
-            own = None if reference is None else reference[:, part]
-
-            def nats(m: np.ndarray, s: np.ndarray) -> np.ndarray:
-                m, s = standardised(m, s, own)
-                return self.prior.kl_upper(self.ab.family, m, s, quick)
-
-            return nats
-
-        gauge = best_gauge(a, b, *(divergence(part, quick=True) for part in parts))
-        (loc_a, loc_b), (scale_a, scale_b) = (gauge.apply(*pair) for pair in zip(a, b, strict=True))
-        kl_a, kl_b = (divergence(part, quick=False) for part in parts)
-        return float(kl_a(loc_a, scale_a).sum() + kl_b(loc_b, scale_b).sum())

@@ -100,12 +100,8 @@ class RandomPosterior(Posterior):
         """Returns the KL in nats in float64 without random numbers: closed form or quadrature."""
 
     @abstractmethod
-    def certified_kl(self) -> tuple[float, float]:
-        """Returns an upper bound of the KL in nats, by formula in float64: as the factors are, and in the best gauge.
-
-        (A D, B D⁻¹) draws the same W as (A, B). A bound that holds for all Q holds for the Q with the smallest KL among
-        those that draw the same networks, chosen after training.
-        """
+    def certified_kl(self) -> float:
+        """Returns an upper bound of the KL in nats, by formula in float64."""
 
     @abstractmethod
     def switch_noise(self, on: bool) -> bool:

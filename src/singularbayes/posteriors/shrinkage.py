@@ -70,7 +70,7 @@ class ColumnShrinkage(priors.Prior):
     def kl_exact(self, family, loc, scale):
         return self.each_kl(family, loc.astype("float64"), scale.astype("float64"), float64)
 
-    def kl_upper(self, family, loc, scale, quick=False):
+    def kl_upper(self, family, loc, scale):
         return self.kl_exact(family, loc, scale)  # a closed form, and above the KL to the prior of w alone
 
     def precisions(self, family, loc: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -107,15 +107,9 @@ class Variational(RandomPosterior):
         return sum(factor.kl_exact() for factor in self.factors)
 
     def certified_kl(self):
-        nats = float(sum(factor.kl_upper().sum() for factor in self.factors))
-        return nats, nats
+        return float(sum(factor.kl_upper().sum() for factor in self.factors))
 
     # -- for those that inherit ----------------------------------------------------------------------------------------
-
-    def _why_not_gaussian(self) -> str | None:
-        if self.family == "gaussian":
-            return None
-        return f"has weights of the {self.family} family, whose norms are not bounded here"
 
     def _factor(self, name, shape, loc, scale) -> Factor:
         if self.rho_initializer is not None:

@@ -72,7 +72,3 @@ class WithoutFactors(scope.Source, keras.layers.Layer):
     def squared_column_norms(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Returns ‖E a_k E b_kᵀ‖² and E‖a_k b_kᵀ‖² of every column of A and B, or None."""
         return None
-
-    def why_no_norms(self) -> str | None:
-        """Returns why the norms of its draws have no bound by formula, None where they have one."""
-        return f"has a {type(self).__name__}, whose norms are not computed here"

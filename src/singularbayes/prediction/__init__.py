@@ -5,7 +5,7 @@ from singularbayes.prediction.bounded_loss import BoundedLoss, find_bounded_loss
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
 from singularbayes.prediction.monitor import Monitor, MonitorStatus
 from singularbayes.prediction.predict import pool, predict, predict_batches
-from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, has_other_noise, paired_risks
+from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
 from singularbayes.prediction.sampler import outputs_under, side_by_side, stream_draws
 
@@ -25,9 +25,7 @@ __all__ = [
     "drawn_risks",
     "find_bounded_loss",
     "fresh_draw_losses",
-    "has_other_noise",
     "outputs_under",
-    "paired_risks",
     "pool",
     "predict",
     "predict_batches",

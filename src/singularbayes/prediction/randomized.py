@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import keras
 import numpy as np
@@ -10,9 +9,9 @@ from keras import ops
 
 from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models import arranged, count_examples, position_of, track
-from singularbayes.posteriors import draw_keys, find_sources, noise
+from singularbayes.posteriors import draw_keys, noise
 from singularbayes.prediction.bounded_loss import find_bounded_loss
-from singularbayes.prediction.sampler import outputs_of_draw, outputs_of_draws, run_compiled
+from singularbayes.prediction.sampler import outputs_of_draws, run_compiled
 
 _TOGETHER = 100  # draws in one program
 
@@ -51,40 +50,6 @@ def drawn_risks(
 
     found = job.run(_independent_keys(seed, draws, parts, size), pick)
     return np.concatenate([losses.mean(axis=1) for losses in found])[:draws]
-
-
-def paired_risks(
-    model: keras.Model,
-    x,
-    y,
-    draws: int,
-    average: int,
-    examples: int = 256,
-    seed: int = 0,
-    *,
-    likelihood=None,
-    output=None,
-) -> np.ndarray:
-    """Returns two numbers in [0, 1] of every pair of drawn networks on random examples of its own, (draws // 2, 2).
-
-    With ℓ = 1 − p(label) of one network and ℓ′ of the other, the first is the mean of (ℓ + ℓ′)/2, and the second that
-    of (1 − 1/S) ℓℓ′ + (1/S) (ℓ² + ℓ′²)/2, whose expectation is that of the square of a mean over S = `average` draws.
-    """
-    job = _Losses(model, x, y, "probability", likelihood, output, "certify")
-    parts, size = _parts(draws)
-    size += size % 2
-    rng = np.random.default_rng([seed, draws, 2])
-
-    def pick(_) -> np.ndarray:
-        return np.repeat(rng.integers(0, job.count, (size // 2, examples), "int32"), 2, axis=0)
-
-    pairs = []
-    for losses in job.run(_independent_keys(seed, draws, parts, size), pick):
-        a, b = losses[::2], losses[1::2]
-        squares = (a**2 + b**2) / 2
-        second = (1 - 1 / average) * a * b + squares / average
-        pairs.append(np.stack([(a + b).mean(axis=1) / 2, second.mean(axis=1)], axis=-1))
-    return np.concatenate(pairs)[: max(1, draws // 2)]
 
 
 def fresh_draw_losses(
@@ -141,50 +106,3 @@ def _parts(draws: int) -> tuple[int, int]:
     """Returns in how many parts draws are made, and the size of every part, so that one program serves all."""
     parts = -(-draws // _TOGETHER)
     return parts, -(-draws // parts)
-
-
-def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int = 0) -> bool:
-    """Returns whether outputs for `x` change where the draw of all posteriors stays: some layer has its own noise.
-
-    One network predicts all examples twice, in the program that `drawn_risks` runs with so many draws, under two states
-    of the seed generators that no posterior owns. A generator that the model does not track, or NumPy's, shows only
-    outside a program: the network predicts `examples` of them twice, operation by operation.
-    """
-    x = arranged(model, x, "certify")
-    count = count_examples(model, x, "certify")
-    sources: list[Any] = find_sources(model)
-    others = {id(v) for v in (*model.weights, *(v for source in sources for v in source.variables))}
-    states = [variable for variable in model.variables if id(variable) not in others]  # of other seed generators
-    before = [np.array(ops.convert_to_numpy(state)) for state in states]  # copies: torch's arrays share memory
-    some = np.random.default_rng(seed).permutation(count)[:examples]
-    batch = keras.tree.map_structure(lambda array: ops.convert_to_tensor(array[some]), x)
-    key = draw_keys(seed, 1)
-    try:
-        if _differ(*(outputs_of_draw(model, noise.as_keys(key[0]), batch) for _ in range(2))):
-            return True
-        keys = np.tile(key, (_parts(draws)[1], 1))
-        return bool(states) and _differs_by_state(model, x, count, states, keys, examples)
-    finally:
-        for state, value in zip(states, before, strict=True):
-            state.assign(value)
-
-
-def _differs_by_state(model, x, count: int, states: list, keys: np.ndarray, examples: int) -> bool:
-    data = keras.tree.map_structure(ops.convert_to_tensor, x)
-    for start in range(0, count, len(keys) * examples):
-        pick = ops.convert_to_tensor(np.resize(np.arange(start, count, dtype="int32"), (len(keys), examples)))
-        first = run_compiled(model, outputs_of_draws, noise.as_keys(keys), pick, data)
-        for state in states:
-            state.assign(state + 1)
-        if _differ(first, run_compiled(model, outputs_of_draws, noise.as_keys(keys), pick, data)):
-            return True
-    return False
-
-
-def _differ(first: list, second: list) -> bool:
-    """Returns whether outputs differ by more than single precision explains."""
-    for one, other in zip(first, second, strict=True):
-        a, b = (ops.convert_to_numpy(output).astype("float64") for output in (one, other))
-        if not np.allclose(a, b, rtol=1e-4, atol=1e-5 * np.abs(a).max(), equal_nan=True):
-            return True
-    return False

@@ -16,7 +16,6 @@ from singularbayes.training.learned_prior import (
 from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
 from singularbayes.training.pretraining import switch_noise
-from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProjection, Truncation, truncation
 
 __all__ = [
     "BETA",
@@ -24,9 +23,6 @@ __all__ = [
     "KLSchedule",
     "PACBayesObjective",
     "Seen",
-    "SpectralPenalty",
-    "SpectralProjection",
-    "Truncation",
     "callbacks_factory",
     "centre_prior",
     "count_repeats",
@@ -39,5 +35,4 @@ __all__ = [
     "seen_among",
     "set_kl",
     "switch_noise",
-    "truncation",
 ]
