@@ -51,7 +51,7 @@ def test_a_matrix_that_is_smaller_than_the_rank_lowers_it_and_the_plan_shows_it(
 
 
 def test_a_rule_that_matches_nothing_is_an_error_that_lists_the_layers():
-    with pytest.raises(ValueError, match=r"got 'heads', which match none. The layers are: shared, nested/inner, y"):
+    with pytest.raises(ValueError, match=r"got 'heads'. The layers are: shared, nested/inner, y"):
         sb.plan(functional(), 2, rules={"y": 1, "heads": 3})
     with pytest.raises(ValueError, match=r"A rule needs a name, a pattern or a class of layers; got 3"):
         sb.plan(functional(), 2, rules={3: 1})
@@ -59,7 +59,7 @@ def test_a_rule_that_matches_nothing_is_an_error_that_lists_the_layers():
 
 def test_a_rule_that_another_hides_is_named():
     model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="g"), L.Dense(2)])
-    with pytest.raises(ValueError, match=r"got 'g' after Dense, which fits the same layers .* Put 'g' before it"):
+    with pytest.raises(ValueError, match=r"that no rule before it matches; got 'g'"):
         sb.plan(model, 2, rules={L.Dense: 2, "g": 1})
 
 

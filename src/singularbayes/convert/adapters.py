@@ -7,7 +7,7 @@ arrays that were trained, or a hash of the frozen weights, by which the base is 
 import hashlib
 import json
 import zipfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +17,27 @@ from keras import ops
 
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import is_whole, weights_at
-from singularbayes.convert.layer_matrices import find_slots, find_weights
+from singularbayes.convert.layer_matrices import find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
 from singularbayes.models import require_model, write_whole
 from singularbayes.posteriors import Posterior, find_posteriors, serialize
 
-_FORMAT = "singularbayes adapters 1"
+_FORMAT = "singularbayes adapters 2"
 
 
 @dataclass
 class _Entry:
     """One layer of a file."""
 
-    keys: str  # where it is in the model
     path: str  # for people
     kind: str  # the class of the Keras layer
     trainable: bool
+    posteriors: dict[str, dict]  # by matrix; none of a plain Keras layer
+    per_head: bool
+    components: int | None  # of a `PerComponent`
+    shapes: list[list[int]]  # of its arrays in the file
     frozen: str | None  # hash of its part of the base; None where all of it is in the file
-    shapes: list[list[int]] = field(default_factory=list)  # of its arrays in the file
-    posteriors: dict[str, dict] | None = None  # by matrix; None for a plain Keras layer
-    per_head: bool = False
-    components: int | None = None  # of a `PerComponent`
 
 
 def save_adapters(model: keras.Model, path: str | Path) -> None:
@@ -70,13 +69,10 @@ def save_adapters(model: keras.Model, path: str | Path) -> None:
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"save_adapters needs an existing folder; got {str(path)!r} in none.")
-    entries, arrays = [], []
-    for keys, place in _layers(model).items():
-        trained = _trained(place.layer)
-        entries.append(_entry(keys, place, trained))
-        arrays += [_numpy(weight) for weight in trained]
-    tokens = _tokenizer_hash(model)
-    about = json.dumps({"format": _FORMAT, "tokenizer": tokens, "layers": [asdict(e) for e in entries]}).encode()
+    found = _layers(model)
+    entries = {key: asdict(_entry(place)) for key, place in found.items()}
+    about = json.dumps({"format": _FORMAT, "tokenizer": _tokenizer_hash(model), "layers": entries}).encode()
+    arrays = [_numpy(weight) for place in found.values() for weight in _trained(place.layer)]
     named: dict[str, Any] = {f"array_{number}": array for number, array in enumerate(arrays)}
     named["about"] = np.frombuffer(about, "uint8")
 
@@ -102,69 +98,90 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
     """
     require_model("load_adapters", base)
     entries, arrays, tokens = _read(Path(path))
+    wrong = f"load_adapters needs the base that {str(path)!r} belongs to: of this one,"
     if None not in (tokens, _tokenizer_hash(base)) and tokens != _tokenizer_hash(base):
-        raise ValueError(f"{_needs(path)} the tokenizer has another vocabulary. Load base and tokenizer again.")
-    found = _layers(base)
-    _require_same_places(entries, found, path)
-    made: dict[str, keras.layers.Layer] = {}  # what replaces a layer of a base without adapters
-    for entry in entries:
-        layer = found[entry.keys].layer
-        if entry.posteriors is None and entry.components is None:
-            if surgery.is_ours(layer):
-                raise ValueError(f"{_needs(path)} {entry.path!r} is Bayesian, and a plain {entry.kind} in the file.")
-            trained = counterparts.trained_in_float32(layer) if entry.frozen is None else layer
-            if trained is not layer:
-                made[entry.keys] = trained
-        elif not surgery.is_ours(layer):
-            made[entry.keys] = _counterpart(layer, entry)
-        else:
-            _require_same_posteriors(layer, entry, path)
-        used = made.get(entry.keys, layer)
-        if [list(weight.shape) for weight in _trained(used, entry)] != entry.shapes:
-            shapes = [tuple(weight.shape) for weight in _trained(used, entry)]
-            raise ValueError(
-                f"{_needs(path)} {entry.path!r} has trained weights of shapes {shapes}, in the file "
-                f"{[tuple(shape) for shape in entry.shapes]}."
-            )
-        if _hash(layer, entry) != entry.frozen:
-            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} differ. Load the base again.")
-    model = base
-    if made:
-        model = surgery.copied(base)
-        places = _layers(model)
-        surgery.exchange(model, {id(places[keys].layer): layer for keys, layer in made.items()})
-        surgery.compile_like(model, base)
-    layers, values = _layers(model), iter(arrays)
-    for entry in entries:
-        layer = layers[entry.keys].layer
-        targets = _trained(layer, entry)
-        if not surgery.is_ours(layer) and layer.trainable != entry.trainable:
-            layer.trainable = entry.trainable
-        for weight in targets:
+        raise ValueError(f"{wrong} the tokenizer has another vocabulary. Load base and tokenizer again.")
+    _require_same_layers(entries, _layers(base), wrong)
+    model = base if find_posteriors(base) else _with_adapters(base, entries)
+    layers = {key: place.layer for key, place in _layers(model).items()}
+    for key, place in _layers(model).items():
+        _require_equal(_entry(place, entries[key].frozen is None), entries[key], wrong)
+    values = iter(arrays)
+    for key, entry in entries.items():
+        if not surgery.is_ours(layers[key]) and layers[key].trainable != entry.trainable:
+            layers[key].trainable = entry.trainable
+        for weight in _trained(layers[key], entry.frozen is None):
             weight.assign(next(values))
     return model
 
 
-# -- layers and their weights ----------------------------------------------------------------------------------------
+def _with_adapters(base: keras.Model, entries: dict[str, _Entry]) -> keras.Model:
+    """Returns a copy of a base with the Bayesian layers of a file, with the base's weights where these keep them."""
+    model, new = surgery.copied(base), {}
+    for key, place in _layers(model).items():
+        layer, entry = place.layer, entries[key]
+        if entry.components is not None:
+            new[id(layer)] = make_per_component([layer], entry.components)
+        elif entry.posteriors:
+            new[id(layer)] = _counterpart(layer, entry)
+        elif entry.frozen is None:
+            new[id(layer)] = counterparts.trained_in_float32(layer)
+    surgery.exchange(model, {key: layer for key, layer in new.items() if id(layer) != key})
+    surgery.compile_like(model, base)
+    return model
+
+
+def _counterpart(layer, entry: _Entry) -> keras.layers.Layer:
+    chosen = {name: keras.saving.deserialize_keras_object(config) for name, config in entry.posteriors.items()}
+    matrices = {name: posterior for name, posterior in chosen.items() if not name.endswith("bias")}
+    bias = next((posterior for name, posterior in chosen.items() if name.endswith("bias")), None)
+    made = counterparts.make_counterpart(layer, matrices, bias, entry.per_head)
+    if any(posterior.adapts for posterior in chosen.values()):
+        counterparts.start_from(made, layer)
+    return made
 
 
 def _layers(model) -> dict[str, surgery.Place]:
     """Returns the layers with weights of their own by their place."""
-    found = {place.key: place for place in surgery.places(model, whole=is_whole)}
-    return {keys: place for keys, place in found.items() if weights_at(place.layer)}
+    return {p.key: p for p in surgery.places(model, whole=is_whole) if weights_at(p.layer)}
 
 
-def _trained(layer, entry: _Entry | None = None) -> list:
+def _trained(layer, trains: bool | None = None) -> list:
     """Returns the weights that are in a file: all of ours but those that stay frozen, and of Keras's what trains.
 
     Args:
-        entry: of a file, which then decides whether a plain layer is in it.
+        trains: whether a plain layer does, as a file has it.
     """
     if surgery.is_ours(layer):
-        frozen = {id(weight) for posterior in find_posteriors(layer) for weight in posterior.frozen_weights}
+        frozen = {id(weight) for weight in _frozen(layer)}
         return [weight for weight in layer.weights if id(weight) not in frozen]
-    trains = any(weight.trainable for weight in weights_at(layer)) if entry is None else entry.frozen is None
+    trains = any(weight.trainable for weight in weights_at(layer)) if trains is None else trains
     return weights_at(layer) if trains else []
+
+
+def _frozen(layer) -> list:
+    """Returns the part of the base that is in one of our layers."""
+    return [weight for posterior in find_posteriors(layer) for weight in posterior.frozen_weights]
+
+
+def _entry(place: surgery.Place, trains: bool | None = None) -> _Entry:
+    layer, components, found = place.layer, None, {}
+    if isinstance(layer, PerComponent):
+        components = layer.components
+    elif surgery.is_ours(layer):
+        found = _posteriors(layer)
+    trained = _trained(layer, trains)
+    frozen = _frozen(layer) if surgery.is_ours(layer) else [] if trained else weights_at(layer)
+    return _Entry(
+        path=place.path,
+        kind=_kind(layer),
+        trainable=bool(layer.trainable),
+        posteriors={name: serialize(posterior) for name, posterior in found.items()},
+        per_head=getattr(layer, "per_head", False),
+        components=components,
+        shapes=[list(weight.shape) for weight in trained],
+        frozen=_hash_of([_numpy(weight) for weight in frozen]) if frozen else None,
+    )
 
 
 def _kind(layer) -> str:
@@ -175,43 +192,6 @@ def _posteriors(layer) -> dict[str, Posterior]:
     if counterparts.plain_class(layer) is None:
         return {posterior.path: posterior for posterior in find_posteriors(layer)}
     return {name: w for name, w in find_weights(layer).items() if isinstance(w, Posterior)}
-
-
-def _entry(keys: str, place: surgery.Place, trained: list) -> _Entry:
-    layer, path = place.layer, place.path
-    entry = _Entry(keys, path, _kind(layer), bool(layer.trainable), None, [list(w.shape) for w in trained])
-    if isinstance(layer, PerComponent):
-        entry.components = layer.components
-    elif surgery.is_ours(layer):
-        entry.posteriors = {name: serialize(posterior) for name, posterior in _posteriors(layer).items()}
-        entry.per_head = getattr(layer, "per_head", False)
-        adapted = any(posterior.frozen_weights for posterior in _posteriors(layer).values())
-        entry.frozen = _hash_of(_frozen_matrices(layer)) if adapted else None
-    elif not trained:
-        entry.frozen = _hash_of([_numpy(weight) for weight in weights_at(layer)])
-    return entry
-
-
-def _frozen_matrices(layer) -> list[np.ndarray]:
-    return [_numpy(w) for posterior in _posteriors(layer).values() for w in posterior.frozen_weights]
-
-
-def _hash(layer, entry: _Entry) -> str | None:
-    """Returns the hash of the part of the base that a layer has, as it was when the file was written."""
-    if entry.frozen is None:
-        return None
-    if entry.posteriors is None:
-        return _hash_of([_numpy(weight) for weight in weights_at(layer)])
-    if surgery.is_ours(layer):
-        return _hash_of(_frozen_matrices(layer))
-    places = find_slots(layer, entry.per_head)
-    return _hash_of([places[name].read() for name, config in entry.posteriors.items() if _keeps(config)])
-
-
-def _keeps(config: dict) -> bool:
-    """Whether a posterior of a file keeps a part of the base."""
-    posterior = keras.saving.deserialize_keras_object(config)
-    return posterior.adapts or posterior.frozen
 
 
 def _hash_of(arrays: list[np.ndarray]) -> str:
@@ -227,8 +207,7 @@ def _tokenizer_hash(model) -> str | None:
     tokenizer: Any = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
     if not hasattr(tokenizer, "get_vocabulary"):
         return None
-    words = tokenizer.get_vocabulary()
-    ordered = [tokenizer.id_to_token(number) for number in range(len(words))]
+    ordered = [tokenizer.id_to_token(number) for number in range(len(tokenizer.get_vocabulary()))]
     return hashlib.sha256("\n".join(map(str, ordered)).encode()).hexdigest()
 
 
@@ -237,58 +216,36 @@ def _numpy(weight) -> np.ndarray:
     return np.array(ops.convert_to_numpy(ops.cast(weight, "float32") if floats else weight))
 
 
-def _counterpart(layer, entry: _Entry) -> keras.layers.Layer:
-    """Returns the Bayesian layer of a file for a layer of the base, with the base's weights where it keeps these."""
-    if entry.components is not None:
-        return make_per_component([layer], entry.components)
-    assert entry.posteriors is not None
-    chosen = {name: keras.saving.deserialize_keras_object(config) for name, config in entry.posteriors.items()}
-    matrices = {name: posterior for name, posterior in chosen.items() if not name.endswith("bias")}
-    bias = next((posterior for name, posterior in chosen.items() if name.endswith("bias")), None)
-    made = counterparts.make_counterpart(layer, matrices, bias, entry.per_head)
-    if any(posterior.adapts for posterior in chosen.values()):
-        counterparts.start_from(made, layer)
-    return made
-
-
 # -- what can be wrong -----------------------------------------------------------------------------------------------
 
 
-def _needs(path) -> str:
-    return f"load_adapters needs the base that {str(path)!r} belongs to: of this one,"
-
-
-def _require_same_places(entries: list[_Entry], found: dict[str, surgery.Place], path) -> None:
-    for entry in entries:
-        if entry.keys not in found:
-            raise ValueError(
-                f"load_adapters needs the base that {str(path)!r} belongs to; this one has no layer {entry.path!r} "
-                f"({entry.kind} in the file): another architecture or depth."
-            )
-        kind = _kind(found[entry.keys].layer)
-        if kind != entry.kind:
-            raise ValueError(f"{_needs(path)} {entry.path!r} is {kind}, and {entry.kind} in the file.")
-    more = [place.path for keys, place in found.items() if keys not in {entry.keys for entry in entries}]
+def _require_same_layers(entries: dict[str, _Entry], found: dict[str, surgery.Place], wrong: str) -> None:
+    for key, entry in entries.items():
+        if key not in found:
+            raise ValueError(f"{wrong} no layer is {entry.path!r} ({entry.kind} in the file): another architecture.")
+        if _kind(found[key].layer) != entry.kind:
+            raise ValueError(f"{wrong} {entry.path!r} is {_kind(found[key].layer)}, and {entry.kind} in the file.")
+    more = [place.path for key, place in found.items() if key not in entries]
     if more:
-        raise ValueError(f"{_needs(path)} {more[0]!r} is not in the file.")
+        raise ValueError(f"{wrong} {more[0]!r} is not in the file.")
 
 
-def _require_same_posteriors(layer, entry: _Entry, path) -> None:
-    own = {"components": layer.components} if isinstance(layer, PerComponent) else _posteriors(layer)
-    given = {"components": entry.components} if entry.posteriors is None else entry.posteriors
-    pairs = list(zip(own.values(), given.values(), strict=False))
-    for mine, config in pairs:
-        its: Any = keras.saving.deserialize_keras_object(config) if isinstance(config, dict) else config
-        if repr(mine) != repr(its):
-            raise ValueError(
-                f"load_adapters needs a base without adapters, or with those of the file: {entry.path!r} has {mine!r}, "
-                f"and {its!r} in {str(path)!r}. Load the file on the base before its conversion."
-            )
-    if len(own) != len(given):
-        raise ValueError(f"{_needs(path)} {entry.path!r} has {len(own)} posteriors, and {len(given)} in the file.")
+def _require_equal(mine: _Entry, its: _Entry, wrong: str) -> None:
+    """Raises where a layer of a model is unlike that of the file."""
+    ours, theirs = ([keras.saving.deserialize_keras_object(q) for q in e.posteriors.values()] for e in (mine, its))
+    if (repr(ours), mine.components) != (repr(theirs), its.components):
+        raise ValueError(
+            f"{wrong} {its.path!r} has {ours or mine.components}, and {theirs or its.components} in the file. Load the "
+            "file on the base before its conversion."
+        )
+    if mine.shapes != its.shapes:
+        shapes = [[tuple(shape) for shape in entry.shapes] for entry in (mine, its)]
+        raise ValueError(f"{wrong} {its.path!r} has trained weights of shapes {shapes[0]}, in the file {shapes[1]}.")
+    if mine.frozen != its.frozen:
+        raise ValueError(f"{wrong} the frozen weights of {its.path!r} differ. Load the base again.")
 
 
-def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray], str | None]:
+def _read(path: Path) -> tuple[dict[str, _Entry], list[np.ndarray], str | None]:
     """Returns what a file describes, its arrays, and the hash of a vocabulary; raises where it is another file."""
     if not path.is_file():
         raise FileNotFoundError(f"load_adapters needs a file that save_adapters wrote; got {str(path)!r}, none.")
@@ -298,15 +255,13 @@ def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray], str | None]:
             about = json.loads(bytes(archive["about"]))
             if about["format"] != _FORMAT:
                 raise ValueError(f"its format is {about['format']!r}, not {_FORMAT!r}")
-            entries, tokens = [_Entry(**entry) for entry in about["layers"]], about["tokenizer"]
-            shapes = [tuple(shape) for entry in entries for shape in entry.shapes]
+            entries = {key: _Entry(**entry) for key, entry in about["layers"].items()}
+            shapes = [tuple(shape) for entry in entries.values() for shape in entry.shapes]
             arrays = [archive[f"array_{number}"] for number in range(len(shapes))]
             if [array.shape for array in arrays] != shapes:
                 raise ValueError("arrays that are not those that it describes")
     except (KeyError, TypeError, AttributeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{wrong}, which is not an adapter file, or is damaged: {error}.") from error
-    if any(array.dtype.kind not in "fiu" for array in arrays):
-        raise ValueError(f"{wrong}, whose arrays are not numbers.")
-    if any(not np.isfinite(array).all() for array in arrays):
+    if any(array.dtype.kind not in "fiu" or not np.isfinite(array).all() for array in arrays):
         raise ValueError(f"{wrong}, which holds NaN or infinity: the training that made it has failed.")
-    return entries, arrays, tokens
+    return entries, arrays, about["tokenizer"]

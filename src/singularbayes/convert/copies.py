@@ -113,15 +113,14 @@ def _require_same_settings(old: Place, new: Place) -> None:
     if cls.__module__.partition(".")[0] in ("keras", "keras_hub", "singularbayes"):
         return
     for name, value in vars(old.layer).items():
-        plain = isinstance(value, (bool, int, float, str)) and not name.startswith("_")
-        if not plain or name in _set_by_keras():
+        if not isinstance(value, (bool, int, float, str)) or name.startswith("_") or name in _set_by_keras():
             continue
-        if not hasattr(new.layer, name) and _has_own_compile(old.layer):
+        if not hasattr(new.layer, name):
             setattr(new.layer, name, value)  # what a `compile` of its own has kept
-        elif getattr(new.layer, name, None) != value:
+        elif getattr(new.layer, name) != value:
             raise ValueError(
                 f"Conversion needs a model that its config describes; got {cls.__name__} {old.path!r} with "
-                f"{name}={value!r}, which is {getattr(new.layer, name, None)!r} when it is built from its config. "
+                f"{name}={value!r}, which is {getattr(new.layer, name)!r} when it is built from its config. "
                 f"Make {name} an argument of __init__ and of get_config()."
             )
 
@@ -134,28 +133,21 @@ def _set_by_keras() -> frozenset[str]:
     return frozenset(vars(model))
 
 
-def _has_own_compile(model) -> bool:
-    return isinstance(model, keras.Model) and type(model).compile is not keras.Model.compile
-
-
 def compile_like(copy: keras.Model, model: keras.Model) -> None:
     """Compiles the copy with the optimizer, loss and metrics of the model, if that is compiled."""
     if not (isinstance(model, keras.Model) and model.compiled):
         return
-    done = False
     with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
         warnings.simplefilter("ignore")
         config = model.get_compile_config()
         if config:
             copy.compile_from_config(config)
-            done = copy.compiled
     if hasattr(model, "sampler"):
         copy.sampler = model.sampler  # of a language model of KerasHub: it is in no config
-    if not done:
-        reason = "its loss or metrics cannot be read back from their config"  # a loss without a name, for example
-        if _has_own_compile(model):
-            reason = (
-                f"{type(model).__name__} has a compile() of its own, and no get_compile_config() and "
-                "compile_from_config() to repeat it"
-            )
-        warnings.warn(f"The copy of {model.name!r} is not compiled: {reason}. Call compile before fit.", stacklevel=3)
+    if not copy.compiled:
+        warnings.warn(
+            f"The copy of {model.name!r} is not compiled: its loss or metrics cannot be read back from their config, "
+            f"or {type(model).__name__} has a compile() of its own without get_compile_config(). Call compile before "
+            "fit.",
+            stacklevel=3,
+        )

@@ -197,18 +197,16 @@ class _Chooser:
     def __init__(self, posterior, rules: dict, members: int):
         self.posterior, self.rules, self.members = posterior, rules, members
         self.used: set = set()
-        self.before: dict = {}  # of a rule that fits a layer, the rule that came first
         self.names: list[str] = []
 
     def __call__(self, place: Place) -> tuple[Posterior | None, str, bool]:
         """Returns the posterior, or None and the reason; and whether a rule chose it."""
         self.names.append(place.path)
-        fitting = [key for key in self.rules if _fits(key, place)]
-        if fitting:
-            self.used.add(fitting[0])
-            self.before |= dict.fromkeys(fitting[1:], fitting[0])
-            return self._resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}", True
-        return self._resolved(self.posterior, place), "no posterior requested", False
+        key = next((key for key in self.rules if _fits(key, place)), None)
+        if key is None:
+            return self._resolved(self.posterior, place), "no posterior requested", False
+        self.used.add(key)
+        return self._resolved(self.rules[key], place), f"kept by the rule {_shown(key)}", True
 
     def _resolved(self, choice, place: Place) -> Posterior | None:
         if callable(choice) and not isinstance(choice, (Posterior, type)):
@@ -219,18 +217,11 @@ class _Chooser:
         return chosen.for_members(self.members) if self.members > 1 else chosen
 
     def require_every_rule_used(self, model) -> None:
-        unused = [_shown(key) for key in self.rules if key not in self.used and key not in self.before]
-        shadowed = {key: first for key, first in self.before.items() if key not in self.used}
-        if shadowed:
-            key, first = next(iter(shadowed.items()))
-            raise ValueError(
-                f"The first rule that fits is taken; got {_shown(key)} after {_shown(first)}, which fits the same "
-                f"layers of {model.name!r}. Put {_shown(key)} before it."
-            )
+        unused = [_shown(key) for key in self.rules if key not in self.used]
         if unused:
             raise ValueError(
-                f"Every rule needs to match a layer with a weight matrix of {model.name!r}; got {', '.join(unused)}, "
-                f"which match none. The layers are: {', '.join(self.names) or 'none'}."
+                f"Every rule needs to match a layer with a weight matrix of {model.name!r} that no rule before it "
+                f"matches; got {', '.join(unused)}. The layers are: {', '.join(self.names) or 'none'}."
             )
 
 

@@ -18,22 +18,13 @@ from singularbayes.text_table import text_table
 
 @dataclass(frozen=True)
 class Matrix:
-    """One matrix of a converted layer. `residual` and `explained` are of an SVD start."""
+    """One matrix of a converted layer."""
 
     name: str
     shape: tuple[int, int]
     rank: int | None  # of the random part, lowered to min(shape); None where it has no rank
     norm: float  # ‖W‖_F
-    residual: float | None = None  # ‖W − W_r‖_F
-
-    @property
-    def explained(self) -> float | None:
-        """The share of ‖W‖_F² that the start keeps."""
-        return None if self.residual is None else _explained(self.norm, self.residual)
-
-
-def _explained(norm: float, residual: float) -> float:
-    return 1.0 - (residual / norm) ** 2 if norm else 1.0
+    residual: float | None = None  # ‖W − W_r‖_F, of an SVD start
 
 
 @dataclass(frozen=True)
@@ -58,8 +49,10 @@ class Row:
     @property
     def explained(self) -> float | None:
         """The share of ‖W‖_F² over all matrices of the layer that an SVD start keeps."""
-        residual = self.residual
-        return None if residual is None else _explained(math.hypot(*(m.norm for m in self.matrices)), residual)
+        if self.residual is None:
+            return None
+        norm = math.hypot(*(matrix.norm for matrix in self.matrices))
+        return 1.0 - (self.residual / norm) ** 2 if norm else 1.0
 
     def cells(self, svd: bool) -> list[str]:
         """Returns the row as it is printed, with two columns for an SVD start."""
