@@ -377,11 +377,11 @@ def test_it_prints_every_number_and_rounds_to_the_safe_side(model):
         (lambda model: model.fit(*FIRST, **FIT), None),
         (lambda model: sb.learn_prior(model, *FIRST, **FIT), "the prior was learned on drawn independently of these"),
         (
-            lambda model: (model.fit(*FIRST, **FIT), sb.centre_prior(model, learned_on=FIRST[0])),
-            "on the examples that centre_prior was given",
+            lambda model: (model.fit(*FIRST, **FIT), sb.centre_prior(model)),
+            "the prior was learned on drawn independently of these",
         ),
     ],
-    ids=["initial", "learned", "named"],
+    ids=["initial", "learned", "centred"],
 )
 @pytest.mark.backend
 def test_it_assumes_what_the_prior_was_learned_on_also_of_a_file(centre, words, tmp_path):

@@ -8,7 +8,7 @@ from posterior_table import RANDOM, TORCH_FIRST, built, set_factor, stirred
 
 import singularbayes as sb
 from singularbayes import layers
-from singularbayes.training import centre_prior, learn_prior
+from singularbayes.training import learn_prior
 
 pytestmark = pytest.mark.on_torch
 
@@ -66,10 +66,7 @@ def test_a_mixture_centres_its_prior_at_every_component():
     assert all(np.abs(centres[i] - centres[j]).max() > 1e-3 for i in range(K) for j in range(i))
     for factor, centre in zip(mixture.factors, centres, strict=True):
         np.testing.assert_allclose(factor.float64_values()[0], centre, atol=1e-6)
-        assert factor.prior_memory().examples == 12
-    with pytest.raises(ValueError, match="was trained"):
-        model.fit(X, Y, verbose=0)
-        centre_prior(model, learned_on=None)
+        assert factor.prior_origin() == sb.posteriors.Origin.LEARNED
 
 
 def test_certify_sees_the_prior_of_a_mixture():

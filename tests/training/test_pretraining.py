@@ -118,7 +118,7 @@ def test_an_anchor_stays_or_follows_as_chosen():
         centres = [factor.float64_values()[2][0] for factor in first]
         _, after, _ = _fit(model, pretrain_epochs=2)
         for factor, centre in zip(first, centres, strict=True):
-            assert factor.prior_memory().origin == origin
+            assert factor.prior_origin() == origin
             assert np.array_equal(factor.float64_values()[2][0], centre) == (anchor == "random")
         if anchor == "start":
             np.testing.assert_array_equal(_low_rank(model).factors[0].float64_values()[2][0], after.ab[2])

@@ -9,7 +9,6 @@ _SHOWN = 4  # paths in an error
 _ORIGINS = {
     Origin.GIVEN: "the arrays or the code that initialise the prior's centres chosen without these examples",
     Origin.LEARNED: "the examples that the prior was learned on drawn independently of these",
-    Origin.NAMED: "the prior learned on the examples that centre_prior was given (learned_on), and on no others",
     Origin.START: "the weights that the means started at, around which the prior lies, learned on other examples",
 }
 
@@ -66,8 +65,7 @@ def _require_sound_priors(model: keras.Model) -> tuple[str, ...]:
                 f"learned its own, in {posterior.path}. Train LowRank with the rank that other examples gave."
             )
         for factor in posterior.factors:
-            if factor.memory is not None:
-                origin |= factor.prior_memory().origin
+            origin |= factor.prior_origin()
     return tuple(words for flag, words in _ORIGINS.items() if flag & origin)
 
 

@@ -14,8 +14,7 @@ from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.mixture import Mixture
 from singularbayes.posteriors.moments import entry_correlation
-from singularbayes.posteriors.prior_memory import Origin
-from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Prior, ScaleMixture, ScalePrior
+from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Origin, Prior, ScaleMixture, ScalePrior
 from singularbayes.posteriors.random_posterior import KLGuard, RandomPosterior, training_begins
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.registry import DEFAULT_RANK, get_posterior, recipe

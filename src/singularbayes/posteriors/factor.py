@@ -1,7 +1,6 @@
 """One array of independent variational weights."""
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import keras
@@ -11,7 +10,7 @@ from keras import ops
 from singularbayes.posteriors import families, initializers, noise, priors
 from singularbayes.posteriors.families import inverse_softplus, softplus
 from singularbayes.posteriors.noise import one_program
-from singularbayes.posteriors.prior_memory import WORDS, Origin, PriorMemory, checksum
+from singularbayes.posteriors.priors import Origin
 
 RHO_SHIFT = 30.0  # by which ρ is lower while noise is off: scales are 1e-13 of what they were
 _OFF = -20.0  # the mean ρ below which noise is off; scales of 2e-9 are nobody's choice
@@ -86,7 +85,7 @@ class Factor:
             autocast=False,
         )
         self.reference: Any = self._add_reference(layer, name) if self.prior.has_centres else None
-        self.memory: Any = None if self.reference is None else self._add_memory(layer, name)
+        self.origin: Any = None if self.reference is None else self._add_origin(layer, name)  # of the centres
 
     def _regularizer(self, weigh):
         kl = weigh(self.kl())
@@ -108,27 +107,19 @@ class Factor:
             autocast=False,
         )
 
-    def _add_memory(self, layer, name):
-        """Returns what the prior remembers, see `PriorMemory`; at first only what it was built from."""
+    def _add_origin(self, layer, name):
+        """Returns where centres and widths come from, an integer variable: what saves or copies them keeps it."""
         given = any(map(initializers.has_values_of_its_own, (layer._initializer, layer.rho_initializer)))
         if initializers.has_values_of_its_own(layer._initializer) and not layer.adapts:  # there it is W₀ alone
             self.prior.require_anchor(self.values.path, "start")
-        words = PriorMemory(Origin.GIVEN if given else Origin.INITIAL).words()
-
-        def start(_, dtype=None):
-            return ops.concatenate([self._checksums(), ops.convert_to_tensor(words, dtype)])
-
         return layer.add_weight(
-            name=f"{name}_prior_memory",
-            shape=(WORDS,),
-            initializer=initializers.Given(start),
+            name=f"{name}_prior_origin",
+            shape=(),
+            initializer=keras.initializers.Constant(Origin.GIVEN if given else Origin.INITIAL),
             trainable=False,
             dtype="int32",
             autocast=False,
         )
-
-    def _checksums(self):
-        return ops.stack([checksum(self.reference.value), checksum(self.values.value)])
 
     # -- means and scales ----------------------------------------------------------------------------------------------
 
@@ -237,28 +228,22 @@ class Factor:
 
     # -- a prior with centres ------------------------------------------------------------------------------------------
 
-    def set_prior(self, centre: np.ndarray, width: np.ndarray, memory: PriorMemory) -> None:
-        """Gives a prior with centres these centres and widths, and the memory of what they were learned on."""
+    def set_prior(self, centre: np.ndarray, width: np.ndarray, origin: Origin) -> None:
+        """Gives a prior with centres these centres and widths, and adds where they come from."""
         self.reference.assign(np.stack([centre, np.broadcast_to(width, self.shape)]).astype("float32"))
-        self.memory.assign(np.concatenate([ops.convert_to_numpy(self._checksums()), memory.words()]))
+        self.origin.assign(int(self.prior_origin() | origin))
 
     def start_at(self, loc: np.ndarray) -> None:
         """Moves the means to given weights, and with them the centres of a prior whose anchor is the start."""
         self.prior.require_anchor(self.values.path, "random", "start")
         self.set_loc(loc)
         if self.reference is not None and self.prior.anchor == "start":
-            memory = self.prior_memory()
             width = ops.convert_to_numpy(self.reference)[1] if self.prior.relative else np.array(1.0)
-            self.set_prior(loc, width, replace(memory, origin=memory.origin | Origin.START))
+            self.set_prior(loc, width, Origin.START)
 
-    def prior_memory(self) -> PriorMemory:
-        """Returns what a prior with centres remembers."""
-        return PriorMemory.from_words(ops.convert_to_numpy(self.memory)[2:])
-
-    def unchanged(self) -> tuple[bool, bool]:
-        """Returns whether a prior with centres, and the posterior, are as they were when the memory was written."""
-        prior, posterior = ops.convert_to_numpy(self._checksums()) == ops.convert_to_numpy(self.memory)[:2]
-        return bool(prior), bool(posterior)
+    def prior_origin(self) -> Origin:
+        """Returns where the centres of the prior come from, where it has some."""
+        return Origin.INITIAL if self.origin is None else Origin(int(ops.convert_to_numpy(self.origin)))
 
 
 @one_program(1, 2)

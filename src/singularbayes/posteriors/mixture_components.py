@@ -179,9 +179,9 @@ class Components:
         for k in range(self.mixture.components):
             for factor in self.one.factors:
                 own = copy.copy(factor)
-                own.values, own.reference, own.memory = (
+                own.values, own.reference, own.origin = (
                     None if one is None else stacked[id(one)].part(k)
-                    for one in (factor.values, factor.reference, factor.memory)
+                    for one in (factor.values, factor.reference, factor.origin)
                 )
                 own.live = None if factor.live is None else stacked[id(factor.live)].part(k).value
                 found.append(own)

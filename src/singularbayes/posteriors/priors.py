@@ -3,6 +3,7 @@
 KL(q ‖ p) = −H(q) − E_q[log p(w)]: the entropy and, where there is one, the expectation are closed forms of the family.
 """
 
+import enum
 import math
 from abc import ABC, abstractmethod
 
@@ -15,6 +16,15 @@ from singularbayes.checks import require_positive, require_share
 from singularbayes.posteriors.families import expectation, float64
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
+
+
+class Origin(enum.IntFlag):
+    """Where the centres and widths of a prior come from."""
+
+    INITIAL = 0  # a random initialisation
+    GIVEN = 1  # an initializer that has values of its own
+    LEARNED = 2  # `learn_prior` or `centre_prior`
+    START = 4  # weights that the means started at; which examples taught them is unknown
 
 
 class Prior(ABC):

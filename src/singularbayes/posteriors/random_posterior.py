@@ -125,7 +125,7 @@ class RandomPosterior(Posterior):
     @property
     def training_weights(self) -> list:
         """The variables that only training needs: the KL weight, what the prior holds, and which columns are used."""
-        parts = [part for factor in self.factors for part in (factor.reference, factor.memory, factor.live)]
+        parts = [part for factor in self.factors for part in (factor.reference, factor.origin, factor.live)]
         return [self.kl_scale, *(part for part in parts if part is not None)]
 
     def num_switched_off(self) -> int:

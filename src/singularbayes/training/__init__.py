@@ -4,15 +4,7 @@ from singularbayes.training.early_stopping import EarlyStopping
 from singularbayes.training.elbo import BETA, kl, set_kl
 from singularbayes.training.fit_many import callbacks_factory, fit_many
 from singularbayes.training.kl_schedule import KLSchedule
-from singularbayes.training.learned_prior import (
-    Seen,
-    centre_prior,
-    count_repeats,
-    hash_examples,
-    learn_prior,
-    remember_examples,
-    seen_among,
-)
+from singularbayes.training.learned_prior import centre_prior, learn_prior
 from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
 from singularbayes.training.pretraining import switch_noise
@@ -22,17 +14,12 @@ __all__ = [
     "EarlyStopping",
     "KLSchedule",
     "PACBayesObjective",
-    "Seen",
     "callbacks_factory",
     "centre_prior",
-    "count_repeats",
     "fit_many",
-    "hash_examples",
     "kl",
     "learn_prior",
     "load",
-    "remember_examples",
-    "seen_among",
     "set_kl",
     "switch_noise",
 ]

@@ -152,7 +152,7 @@ def of_learned_prior(seed: int, settings: CertificateSettings, tried: int, task:
     mistakes = apply_rule(rule, prior, seed, settings)
     used = min(mistakes, key=mistakes.__getitem__)
     (model,) = fit_priors([used], seed, prior)
-    centre_prior(model, learned_on=copied(prior[0], used, seed))
+    centre_prior(model)
     (x, y), more = certifying, {}
     paid: dict[str, Any] = {"delta": settings.delta, "tried": tried, "seed": seed}
     if settings.form == "catoni":
