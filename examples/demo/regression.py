@@ -80,7 +80,7 @@ def network(settings: Settings, dense=keras.layers.Dense) -> keras.Model:
 def anchored_mixture(settings: Settings) -> keras.Model:
     """Returns the same network with a mixture of low-rank posteriors and anchored priors."""
     prior = sb.Anchored(settings.anchored, spread=settings.spread)
-    anchored = sb.Mixture(sb.LowRank(settings.rank, prior=prior), settings.components, examples="repeat")
+    anchored = sb.Mixture(sb.LowRank(settings.rank, prior=prior), settings.components)
     return network(settings, partial(layers.Dense, posterior=anchored, bias_posterior=anchored))
 
 

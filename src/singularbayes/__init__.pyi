@@ -50,7 +50,6 @@ from .likelihoods import PoissonNLL as PoissonNLL
 from .likelihoods import StudentTNLL as StudentTNLL
 from .likelihoods import StudentTNoise as StudentTNoise
 from .metrics import ood_scores as ood_scores
-from .models import ModelParallel as ModelParallel
 from .models import draw_weights as draw_weights
 from .models import fixed_draw as fixed_draw
 from .posteriors import Adapter as Adapter
@@ -116,7 +115,6 @@ __all__ = [
     "MeanScale",
     "MeanScaleNLL",
     "Mixture",
-    "ModelParallel",
     "Monitor",
     "NegativeBinomial",
     "NegativeBinomialNLL",

@@ -251,7 +251,7 @@ class TestFiles:
 
     def test_a_config_that_is_not_json(self, path):
         self._rewrite(path, "config.json", "{")
-        self._refused(path, "config.json is not JSON")
+        self._refused(path, "load needs a whole")
 
     @pytest.mark.parametrize("config", ["[]", "{}", '"text"', "null"])
     def test_a_config_that_is_no_model(self, path, config):
@@ -260,14 +260,14 @@ class TestFiles:
 
     def test_weights_that_are_not_hdf5(self, path):
         self._rewrite(path, "model.weights.h5", b"nothing")
-        self._refused(path, "whose weights are damaged")
+        self._refused(path, "load needs a whole")
 
     def test_weights_of_another_model(self, path, tmp_path):
         other = keras.Sequential([keras.Input((3,)), layers.Dense(7, posterior=LowRank(2))])
         other.save(tmp_path / "other.keras")
         with zipfile.ZipFile(tmp_path / "other.keras") as archive:
             self._rewrite(path, "model.weights.h5", archive.read("model.weights.h5"))
-        self._refused(path, "whose weights are damaged or those of another model")
+        self._refused(path, "load needs a whole")
 
     def _rewrite_layer(self, path, **changes):
         """Changes the description of the first layer."""
@@ -276,41 +276,11 @@ class TestFiles:
         config["config"]["layers"][1].update(changes)
         self._rewrite(path, "config.json", json.dumps(config))
 
-    def test_a_layer_of_a_package_that_is_not_installed(self, path):
-        self._rewrite_layer(path, module="else_where.layers", class_name="Odd", registered_name="else>Odd")
-        self._refused(path, r"needs the package 'else_where' for Odd in .*, and it is not installed\.")
-
-    def test_a_layer_of_a_package_that_is_not_imported(self, path):
-        self._rewrite_layer(path, module="scipy.layers", class_name="Odd", registered_name="else>Odd")
-        self._refused(path, r"Odd of 'scipy.layers'. Import the package that defines it .or pass custom_objects")
-
-    def test_a_file_of_a_newer_singularbayes(self, path):
-        self._rewrite_layer(path, class_name="Dense4D", registered_name="singularbayes>Dense4D")
-        self._refused(path, r"newer singularbayes, which has Dense4D; \S+ is installed. Run pip install --upgrade sing")
-
-    def test_arguments_of_a_newer_singularbayes(self, path):
-        with zipfile.ZipFile(path) as archive:
-            config = json.loads(archive.read("config.json"))
-        config["config"]["layers"][1]["config"]["of_tomorrow"] = 1
-        self._rewrite(path, "config.json", json.dumps(config))
-        self._refused(path, "newer singularbayes, with arguments that are unknown here.*of_tomorrow")
-
-    def test_a_file_of_a_newer_keras(self, path):
+    def test_a_layer_that_is_not_known(self, path):
         self._rewrite(path, "metadata.json", json.dumps({"keras_version": "99.1.0"}))
         assert sb.load(path).name == "net"  # what can be read is read
-        self._rewrite_layer(path, module="keras.layers", class_name="Holographic", registered_name=None)
-        self._refused(path, rf"newer Keras, 99.1.0; {keras.__version__} is installed. Run pip install --upgrade keras")
-
-    CALLED = (
-        {"module": "os", "class_name": "function", "config": "system", "registered_name": "system"},
-        {"module": "builtins", "class_name": "function", "config": "eval", "registered_name": "function"},
-        {"module": "subprocess", "class_name": "Popen", "config": {"args": "ls"}, "registered_name": None},
-    )
-
-    @pytest.mark.parametrize("called", CALLED, ids=lambda called: called["module"])
-    def test_a_file_that_would_run_a_program_is_refused(self, path, called):
-        self._rewrite_layer(path, **called)
-        self._refused(path, rf"load refuses .*: it names {called['module']}\.\w+, which is no part of a model")
+        self._rewrite_layer(path, module="scipy.layers", class_name="Odd", registered_name="else>Odd")
+        self._refused(path, r"written by Keras 99.1.0.* Import the packages that define its classes .*Odd")
 
     def test_a_file_with_code_in_it_is_refused_unless_it_is_trusted(self, tmp_path):
         path = tmp_path / "code.keras"
@@ -318,26 +288,14 @@ class TestFiles:
         self._refused(path, r"load refuses .*: it holds Python code.*pass safe_mode=False")
         np.testing.assert_array_equal(sb.load(path, safe_mode=False).predict(X[:2, :3], verbose=0), 2 * X[:2, :3])
 
-    def test_a_name_that_is_no_part_of_a_model_is_refused(self, path):
-        unsafe = {"module": "keras.config", "class_name": "function", "config": "enable_unsafe_deserialization"}
-        self._rewrite_layer(path, **unsafe, registered_name="enable_unsafe_deserialization")
+    @pytest.mark.parametrize(("module", "name"), [("os", "system"), ("builtins", "eval"), ("keras.config", "backend")])
+    def test_a_name_that_is_no_part_of_a_model_is_refused(self, path, module, name):
+        self._rewrite_layer(path, module=module, class_name="function", config=name, registered_name=name)
         self._refused(path, "load ")
-
-    def test_a_decompression_bomb_is_refused(self, path, monkeypatch):
-        monkeypatch.setattr("singularbayes.models.saving._BOMB_BYTES", 1 << 16)
-        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("assets/zeros", bytes(1 << 20))
-        self._refused(path, r"'assets/zeros' of [\d,]+ bytes unpacks to 1,048,576, as in a decompression bomb")
-
-    @pytest.mark.parametrize("name", ["../outside", "/outside", "assets/../../outside"])
-    def test_a_part_outside_the_archive_is_refused(self, path, name):
-        with zipfile.ZipFile(path, "a") as archive:
-            archive.writestr(name, "x")
-        self._refused(path, "lies outside the archive")
 
     def test_a_bad_file_is_left_as_it_was(self, path):
         copy = shutil.copy(path, path.with_name("copy.keras"))
         self._rewrite(path, "config.json", "{")
         before = path.read_bytes()
-        self._refused(path, "not JSON")
+        self._refused(path, "load needs a whole")
         assert path.read_bytes() == before and sb.load(copy).name == "net"

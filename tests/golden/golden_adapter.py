@@ -19,7 +19,7 @@ def make_posterior(kind, rank, prior, family, rho_lr, components):
         one = sb.FullRank(**explicit) if kind == "full_rank" else sb.RankOne("product", **explicit)
     else:
         one = {"low_rank": sb.LowRank, "adaptive": sb.AdaptiveLowRank, "adapter": sb.Adapter}[kind](rank, **explicit)
-    return one if components == 1 else sb.Mixture(one, components, examples="repeat")
+    return one if components == 1 else sb.Mixture(one, components)
 
 
 def set_posterior(posterior, kind, arrays) -> None:

@@ -76,7 +76,7 @@ NAMED = {
     8: "LowRank(8)",
     np.int64(8): "LowRank(8)",
     "low_rank": f"LowRank({posteriors.DEFAULT_RANK})",
-    "mixture": f"Mixture(LowRank({posteriors.DEFAULT_RANK}), components=4, examples='repeat')",
+    "mixture": f"Mixture(LowRank({posteriors.DEFAULT_RANK}), components=4)",
     "paper": f"LowRank(16, prior={ScaleMixture()!r}, eta=0.1, start='independent', loc_lr=1.0)",
     "adaptive_low_rank": "AdaptiveLowRank()",
     "adapter": "Adapter(16)",
@@ -90,7 +90,7 @@ def test_a_rank_or_a_name_stands_for_a_posterior():
     assert {given: repr(posteriors.get_posterior(given)) for given in NAMED} == NAMED
     assert {posteriors.get_posterior(given, "mine").name for given in NAMED} == {"mine"}
     assert repr(Mixture(8, components=2)) == "Mixture(LowRank(8), components=2)"
-    assert repr(Mixture("low_rank", examples="repeat")) == repr(posteriors.get_posterior("mixture"))
+    assert repr(Mixture("low_rank")) == repr(posteriors.get_posterior("mixture"))
 
 
 def test_a_class_for_a_posterior_is_told_how_to_make_one():

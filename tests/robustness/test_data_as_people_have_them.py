@@ -12,7 +12,7 @@ from robustness_cases import DRAWS, TARGETS, X, Y, is_clear
 from scipy import sparse
 
 import singularbayes as sb
-from singularbayes.training.member_examples import read_examples
+from singularbayes.training.fit_many import read_examples
 
 pytestmark = pytest.mark.on_torch
 
@@ -214,7 +214,7 @@ def _certify(model, ensemble, x, y):
 
 
 def _trained_on(model, ensemble, x, y):
-    found = read_examples("fit_many", x, y, None, 8)
+    found = read_examples("fit_many", x, y, None)
     return np.concatenate([np.ravel(keras.tree.flatten(found.x)[0]), np.ravel(found.y)])
 
 

@@ -17,18 +17,17 @@ RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(16, 4)).astype("float32"), RNG.integers(0, 2, 16)
 
 
-def _model(inside, examples="split", **arguments):
-    model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=sb.Mixture(inside, K, examples))])
+def _model(inside, **arguments):
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=sb.Mixture(inside, K))])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.1), loss, **arguments)
     return model
 
 
-@pytest.mark.parametrize("examples", ["split", "repeat"])
-def test_many_seeds_train_as_each_alone(examples):
+def test_many_seeds_train_as_each_alone():
     def fitted(together):
         return sb.fit_many(
-            lambda: _model(sb.LowRank.paper(2, prior="normal"), examples),
+            lambda: _model(sb.LowRank.paper(2, prior="normal")),
             X,
             Y,
             seeds=[3, 4],
@@ -51,7 +50,7 @@ def test_class_weights_are_sample_weights_of_every_component():
     found = []
     for weights in ({"class_weight": {0: 1.0, 1: 3.0}}, {"sample_weight": np.where(Y == 1, 3.0, 1.0)}):
         keras.utils.set_random_seed(1)
-        model = _model(sb.FullRank(prior="normal"), "repeat")
+        model = _model(sb.FullRank(prior="normal"))
         model.fit(X, Y, batch_size=16, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)], **weights)
         found.append([ops.convert_to_numpy(w) for w in model.trainable_weights])
     for by_class, by_sample in zip(*found, strict=True):
@@ -103,3 +102,25 @@ def test_a_trained_batch_normalisation_is_refused_beside_a_frozen_one_of_the_sam
         sb.set_kl(model, num_data=16)
     parts[1].trainable = False
     sb.set_kl(model, num_data=16)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("together", [1, None], ids=["keras", "program"])
+def test_validation_draws_every_component_for_every_example(together):
+    """Components of next to no noise: the loss of validation is the mean of theirs, whatever the batches."""
+
+    def build():
+        model = _model(sb.FullRank(prior="normal", rho_initializer=keras.initializers.Constant(-30.0)))
+        model.optimizer.learning_rate = 0.0
+        return model
+
+    options = {"callbacks": lambda: [sb.KLSchedule(len(X))], "validation_data": (X[:13], Y[:13]), "together": together}
+    (run,) = sb.fit_many(build, X, Y, [3], 2, 5, **options)
+    posterior, bias = sb.find_posteriors(run.model)[0], ops.convert_to_numpy(run.model.layers[0].bias)
+    losses = []
+    for k in range(K):
+        logits = X[:13] @ ops.convert_to_numpy(posterior.component(k).mean().dense()) + bias[k]
+        losses.append(np.mean(np.logaddexp(*logits.T) - logits[np.arange(13), Y[:13]]))
+    assert abs(losses[0] - losses[1]) > 0.01
+    assert run.history["val_loss"] == pytest.approx([np.mean(losses)] * 2, rel=1e-5)
+    assert run.model.evaluate(X[:13], Y[:13], verbose=0) == pytest.approx(losses[0], rel=1e-5)

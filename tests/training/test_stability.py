@@ -57,7 +57,7 @@ def test_a_step_of_adam_moves_means_by_their_share_of_the_rate():
     before = [ops.convert_to_numpy(part) for part in (posterior.ab.loc, posterior.ab.rho)]
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=(20, 6)).astype("float32"), rng.normal(size=(20, 4)).astype("float32")
-    model.fit(x, y, batch_size=20, verbose=0, callbacks=[sb.KLSchedule(beta=1)])
+    model.fit(x, y, batch_size=20, verbose=0, callbacks=[sb.KLSchedule(20, beta=1)])
     after = [ops.convert_to_numpy(part) for part in (posterior.ab.loc, posterior.ab.rho)]
     # The first step of Adam is the rate, whatever the gradient.
     for old, new, share in zip(before, after, (0.25, 2.0), strict=True):

@@ -15,7 +15,6 @@ class Defaults:
     activation: str = "relu"
     rank: int | None = 16
     components: int = 8
-    component_examples: str = "repeat"  # every component of a mixture sees every row
     prior: Any = None  # `own_prior`
     own_prior: Any = field(default_factory=lambda: Anchored(0.3))
     eta: float = 0.001  # posteriors start narrow, and the KL opens them

@@ -92,8 +92,8 @@ class Network:
 
     @property
     def copies(self) -> int:
-        """How often a training pass repeats every row: for each component of a mixture that trains them all on it."""
-        return max([1, *(one.components for one in find_random_posteriors(self.model) if one.repeats)])
+        """How often a training pass repeats every row: for each component of a mixture."""
+        return max([1, *(one.components for one in find_random_posteriors(self.model))])
 
     def targets(self, y: np.ndarray) -> np.ndarray:
         """Returns labels or standardised values in the form that the loss takes."""
@@ -158,7 +158,7 @@ class MultilayerPerceptron:
     def _posterior(self, largest: int):
         options = {"prior": DEFAULTS.own_prior if self.prior is None else self.prior, "eta": self.eta}
         posterior = FullRank(**options) if self.rank is None else LowRank.paper(min(self.rank, largest), **options)
-        return posterior if self.components == 1 else Mixture(posterior, self.components, DEFAULTS.component_examples)
+        return posterior if self.components == 1 else Mixture(posterior, self.components)
 
 
 def loss_and_likelihood(task: str, head: bool) -> tuple[keras.losses.Loss, Likelihood]:

@@ -128,7 +128,7 @@ _NARROW_SCALES = (
 )
 _AGREEING_COMPONENTS = (
     "examples unlike the training data: where data are plenty components should agree, and elsewhere not. If they "
-    "agree there too: wider scales, such as Mixture(LowRank(32, eta=0.03), 4, examples='repeat'), a larger beta, or "
+    "agree there too: wider scales, such as Mixture(LowRank(32, eta=0.03), 4), a larger beta, or "
     "prior=sb.Anchored(0.1, spread=1)."
 )
 

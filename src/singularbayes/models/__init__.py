@@ -1,8 +1,8 @@
 """Questions about a Keras model: its data and outputs, its parameters, its file, its devices."""
 
 from singularbayes.models.data import Block, as_arrays, blocks, collected, common_length, is_stream, one_example
-from singularbayes.models.distribution import ModelParallel, batch_mesh, batches_of, device_count, free_bytes
-from singularbayes.models.draw_weights import draw_weights, drawing_test_function, fixed_draw, forget_compiled
+from singularbayes.models.distribution import batch_mesh, device_count, free_bytes
+from singularbayes.models.draw_weights import draw_weights, fixed_draw, forget_compiled
 from singularbayes.models.inputs import (
     arranged,
     count_examples,
@@ -25,7 +25,7 @@ from singularbayes.models.programs import (
     variable_values,
 )
 from singularbayes.models.progress import quiet, track
-from singularbayes.models.saving import has_unknown_objects, load_without_optimizer, read_model, write_whole
+from singularbayes.models.saving import load_without_optimizer, read_model, write_whole
 from singularbayes.models.text import (
     find_backbone,
     has_text,
@@ -37,12 +37,10 @@ from singularbayes.models.text import (
 
 __all__ = [
     "Block",
-    "ModelParallel",
     "arranged",
     "as_arrays",
     "as_numpy",
     "batch_mesh",
-    "batches_of",
     "blocks",
     "collected",
     "common_length",
@@ -52,14 +50,12 @@ __all__ = [
     "count_trained",
     "device_count",
     "draw_weights",
-    "drawing_test_function",
     "find_backbone",
     "fixed_draw",
     "forget_compiled",
     "form_of",
     "free_bytes",
     "has_text",
-    "has_unknown_objects",
     "in_order",
     "is_backbone",
     "is_stream",

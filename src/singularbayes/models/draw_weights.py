@@ -1,6 +1,6 @@
 """Forward passes outside training that draw, and compiled functions made again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import keras
@@ -72,20 +72,6 @@ def _renew_functions(model) -> None:
     _renew_evaluation(model)
     if getattr(model, "generate_function", None) is not None:  # of a language model of KerasHub
         model.generate_function = None
-
-
-def drawing_test_function(model: keras.Model) -> Callable:
-    """Returns a compiled step of `evaluate` that draws the weights, beside the one that the model has."""
-    own = model.test_function
-    model.make_test_function(force=True)
-    step, model.test_function = model.test_function, own
-    sources = find_sources(model)
-
-    def drawing_step(*arguments):
-        with scope.drawing(sources):
-            return step(*arguments)
-
-    return drawing_step
 
 
 def forget_compiled(model: keras.layers.Layer) -> None:

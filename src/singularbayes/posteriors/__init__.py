@@ -1,13 +1,13 @@
 """How a weight is distributed."""
 
-from singularbayes.posteriors import initializers, noise, scope, step_watch
+from singularbayes.posteriors import initializers, noise, scope
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.deterministic import Deterministic
-from singularbayes.posteriors.factor import RHO_SHIFT, Factor, standardised
+from singularbayes.posteriors.factor import Factor, standardised
 from singularbayes.posteriors.families import inverse_softplus
 from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.low_rank import LowRank
@@ -15,7 +15,7 @@ from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.mixture import Mixture
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Origin, Prior, ScaleMixture, ScalePrior
-from singularbayes.posteriors.random_posterior import KLGuard, RandomPosterior, training_begins
+from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.registry import DEFAULT_RANK, get_posterior, recipe
 from singularbayes.posteriors.scope import Source
@@ -33,7 +33,6 @@ from singularbayes.posteriors.variational import Variational
 
 __all__ = [
     "DEFAULT_RANK",
-    "RHO_SHIFT",
     "Adapter",
     "AdaptiveLowRank",
     "Anchored",
@@ -42,7 +41,6 @@ __all__ = [
     "Deterministic",
     "Factor",
     "FullRank",
-    "KLGuard",
     "Laplace",
     "LowRank",
     "LowRankMatrix",
@@ -76,6 +74,4 @@ __all__ = [
     "scope",
     "serialize",
     "standardised",
-    "step_watch",
-    "training_begins",
 ]

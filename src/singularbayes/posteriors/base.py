@@ -10,7 +10,6 @@ from singularbayes.posteriors import initializers, scope
 from singularbayes.posteriors.moments import Entry
 from singularbayes.posteriors.serialization import call_repr
 from singularbayes.posteriors.single_component import SingleComponent
-from singularbayes.posteriors.step_watch import watched_mean
 from singularbayes.posteriors.without_factors import WithoutFactors
 
 
@@ -55,7 +54,7 @@ class Posterior(SingleComponent, WithoutFactors):
         if draw is not None:
             return self.weight(draw)
         if not training and not scope.draws_now(self):
-            return watched_mean(self.mean(), self.path) if self.random and self.trainable else self.mean()
+            return self.mean()
         return self.weight(self.draw(self.next_key(training)))
 
     @abstractmethod

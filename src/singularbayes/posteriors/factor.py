@@ -12,9 +12,6 @@ from singularbayes.posteriors.families import inverse_softplus, softplus
 from singularbayes.posteriors.noise import one_program
 from singularbayes.posteriors.priors import Origin
 
-RHO_SHIFT = 30.0  # by which ρ is lower while noise is off: scales are 1e-13 of what they were
-_OFF = -20.0  # the mean ρ below which noise is off; scales of 2e-9 are nobody's choice
-
 
 class Rates(NamedTuple):
     """Learning rates of means and of ρ as multiples of the optimizer's.
@@ -66,7 +63,6 @@ class Factor:
         self.shape, self.rates = tuple(shape), rates
         self.family, self.prior = families.get_family(family), priors.get_prior(prior)
         self.size = math.prod(self.shape)
-        self.penalty: Any = None  # of the means, added to the loss beside the KL
         self.live: Any = None  # 1 for the columns that are used and 0 for the others; None: all are
         self._next_key = lambda: noise.next_key(layer.seed_generator)
 
@@ -89,7 +85,7 @@ class Factor:
 
     def _regularizer(self, weigh):
         kl = weigh(self.kl())
-        return kl if self.penalty is None else kl + self.penalty(self.loc)
+        return kl
 
     def _add_reference(self, layer, name):
         """Returns centres and widths of a prior that has them, stacked: initial means, and 1 or initial scales."""
@@ -157,26 +153,6 @@ class Factor:
         values = np.array(ops.convert_to_numpy(self.values))  # in NumPy: JAX would compile it for every shape
         values[0] = ops.convert_to_numpy(loc) / self.rates.loc
         self.values.assign(values)
-
-    def shift_rho(self, by: float) -> None:
-        """Adds a number to every ρ."""
-        self.values.assign(ops.stack([self.values[0], self.values[1] + by / self.rates.rho]))
-
-    def noise_is_off(self) -> bool:
-        """Whether ρ is shifted so far down that draws are the mean."""
-        return float(ops.convert_to_numpy(self.rho).mean()) < _OFF
-
-    def restarted_velocity(self, velocity: np.ndarray) -> np.ndarray:
-        """Returns the mean square gradient of `values` for new means and scales from that of the means before.
-
-        That of all means is that of each, because balancing has turned them; ∂L/∂v = ∂L/∂w · rates.loc and
-        ∂L/∂u = ∂L/∂w · ε · sigmoid(ρ) · rates.rho with E[ε²] = 1 give that of u. Zeros would make Adam's
-        first hundred steps up to 6 times as large.
-        """
-        square = velocity.reshape(-1)[: self.size].mean()
-        slope = self.rates.rho / self.rates.loc / (1 + np.exp(-ops.convert_to_numpy(self.rho).reshape(-1)))
-        fitted = np.concatenate([np.full(self.size, square), square * slope**2])
-        return fitted.reshape(velocity.shape).astype("float32")
 
     def sample(self, key):
         """Returns the draw that `key` names."""

@@ -6,17 +6,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.checks import is_integer, require_choice, require_integer
+from singularbayes.checks import is_integer, require_integer
 from singularbayes.posteriors import noise, registry, scope
-from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment_of_pass, number_of_pass
+from singularbayes.posteriors.assignment import Assignment, are_blocks, assignment_of_pass, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.mixture_components import Components
 from singularbayes.posteriors.mixture_matrices import MixtureMatrix
 from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.serialization import copy_posterior, serialize
-from singularbayes.posteriors.step_watch import note_dealt, watched_kl
 
-EXAMPLES = ("split", "repeat")
 _COMPONENTS = 4  # where no number is given
 
 
@@ -24,8 +22,8 @@ _COMPONENTS = 4  # where no number is given
 class Mixture(RandomPosterior):
     """An equal mixture of `components` copies of a posterior, with parameters, starts and noise of their own.
 
-    In training all layers of a model use the same component for an example, and every plain weight of the layer, such
-    as its bias, exists once per component: K networks in one model. The KL is the mean of the components' KLs, an upper
+    In training every component sees every example, and every plain weight of the layer, such as its bias, exists once
+    per component: K networks in one model. The KL is the mean of the components' KLs, an upper
     bound of the KL of the mixture (it is convex). Draw s of `predict` is of component s mod K in every layer, and the
     number of draws is rounded up to a multiple of K, so that components count the same. Outside training a forward pass
     uses the mean of the first component: an average over modes would not be a network.
@@ -33,8 +31,6 @@ class Mixture(RandomPosterior):
     Args:
         posterior: any with random weights, for example `LowRank(16)`, a rank for `LowRank`, or a name: "low_rank".
         components: K, an integer above 0; by default 4, and in the conversion of an ensemble as many as it has members.
-        examples: "split" deals the examples of every batch to the components at random, in equal shares: an epoch has
-            the products of one component. "repeat" trains every component on every example.
 
     >>> from singularbayes import LowRank, layers
     >>> dense = layers.Dense(8, posterior=Mixture(LowRank(2), components=4))
@@ -43,19 +39,16 @@ class Mixture(RandomPosterior):
     (Mixture(LowRank(2), components=4), [(4, 8), (4, 2, 13, 2)])
     """
 
-    def __init__(self, posterior, components=None, examples="split", *, name=None, trainable=True, dtype=None):
+    def __init__(self, posterior, components=None, *, name=None, trainable=True, dtype=None):
         inside: Any = registry.get_posterior(posterior, "component", "Mixture")
         if not inside.random or isinstance(inside, Mixture):
             raise ValueError(f"Mixture needs a posterior with random weights that is not a mixture; got {inside!r}.")
         require_integer("Mixture", components=_COMPONENTS if components is None else components)
-        require_choice("Mixture", EXAMPLES, examples=examples)
         super().__init__(None, inside.kl_weight, name=name, trainable=trainable, dtype=dtype)
         self._given_components = components
         self.components = int(_COMPONENTS if components is None else components)
-        self.examples, self.adapts = examples, inside.adapts
-        self.repeats = examples == "repeat" and self.components > 1
+        self.adapts = inside.adapts
         self.parts = Components(self, inside)
-        self._largest_batch = 0  # that training has seen
 
     def default_kernel_initializer(self, activation):
         return self.parts.one.default_kernel_initializer(activation)
@@ -71,7 +64,7 @@ class Mixture(RandomPosterior):
     # -- the KL --------------------------------------------------------------------------------------------------------
 
     def kl(self):
-        return watched_kl(self.parts.mean(self.parts.one.kl), self.path)
+        return self.parts.mean(self.parts.one.kl)
 
     def kl_bound(self):
         return self.parts.mean(self.parts.one.kl_bound)
@@ -85,10 +78,10 @@ class Mixture(RandomPosterior):
     # -- draws ---------------------------------------------------------------------------------------------------------
 
     def sample(self, training=False):
-        if scope.fixed_draw(self) is None and not training and scope.draws_now(self):
+        if scope.fixed_draw(self) is None and not training and not are_blocks() and scope.draws_now(self):
             number = self._number_of_pass()
             return self.weight(self.draw_number(self.next_key(training), number))
-        if scope.fixed_draw(self) is not None or not training:
+        if scope.fixed_draw(self) is not None or not (training or are_blocks()):
             return super().sample(training)
         values, (keys, more) = self.parts.read(), self.parts.keys(self.next_key(training))
         draws = self.parts.each(self.parts.one.draw, values, keys)
@@ -121,39 +114,23 @@ class Mixture(RandomPosterior):
         return 1 + self.parts.one.draw_size
 
     def note_pass(self, training):
-        self.parts.one.note_pass(training)  # whose KL the loss has
+        super().note_pass(training)
+        self.parts.one.trains = self.trains  # whose KL the loss has
 
     # -- which component an example meets ------------------------------------------------------------------------------
 
     def notice_batch(self, size) -> None:
-        """Raises where no batch of training so far has an example for every component; a short one may follow."""
-        if are_blocks():
-            return
-        if self.repeats:
+        """Raises for a training pass whose examples do not lie in blocks."""
+        if self.components > 1 and not are_blocks():
             raise ValueError(
                 f"{self!r} needs examples in blocks, one for each component, in training (posterior {self.path!r}). "
                 "`fit` with callbacks=[singularbayes.KLSchedule()] makes them, and so does a training "
                 "pass of a model after singularbayes.set_kl(model, num_data=len(x)), whose targets a loop of your own "
-                'has to tile as many times. Or use examples="split".'
-            )
-        if not isinstance(size, int):
-            return
-        note_dealt(self.path, size)
-        self._largest_batch = max(size, self._largest_batch)
-        if self._largest_batch < self.components:
-            raise ValueError(
-                f"{self!r} needs batches of at least {self.components} examples, one for each component; got "
-                f'{size} in {self.path or self.name}. Use a larger batch_size, fewer components, or examples="repeat".'
+                "has to tile as many times."
             )
 
     def stack(self, shape):
         return self.components, *shape
-
-    def blocks(self, training, size):
-        if self.components == 1 or not training or are_blocks() or scope.fixed_draw(self) is not None:
-            return super().blocks(training, size)
-        self.notice_batch(size)
-        return Blocks(self._assignment(), self.components, size)
 
     def _assignment(self) -> Assignment:
         """Returns the assignment of this pass, where it may be needed before a draw is made."""
@@ -161,7 +138,7 @@ class Mixture(RandomPosterior):
 
     def pick(self, values, training, examples):
         choice = scope.fixed_draw(self)
-        if training and choice is None:
+        if (training or are_blocks()) and choice is None:
             return self._assignment().pick(values, examples, self.components)
         if choice is not None:
             component = ops.cast(choice[0], "int32")
@@ -171,7 +148,7 @@ class Mixture(RandomPosterior):
 
     def per_component(self, function, x, values, training):
         choice = scope.fixed_draw(self)
-        if not training or choice is not None:
+        if not (training or are_blocks()) or choice is not None:
             return super().per_component(function, x, self.pick(values, training, 1)[0], training)
         size = ops.shape(x)[0]
         self.notice_batch(size)
@@ -181,7 +158,7 @@ class Mixture(RandomPosterior):
 
     def like(self, posterior):
         if posterior.random and not isinstance(posterior, Mixture):
-            return Mixture(posterior, self.components, self.examples, name=posterior.name)
+            return Mixture(posterior, self.components, name=posterior.name)
         return posterior if posterior.frozen else super().like(posterior)
 
     # -- mean and moments ----------------------------------------------------------------------------------------------
@@ -246,12 +223,12 @@ class Mixture(RandomPosterior):
         return part
 
     def on_base(self, dtype):
-        return Mixture(self.parts.one.on_base(dtype), self._given_components, self.examples, name=self.name)
+        return Mixture(self.parts.one.on_base(dtype), self._given_components, name=self.name)
 
     def with_components(self, number):
         if number is None:
             return copy_posterior(self.parts.one, self.name)
-        return Mixture(self.parts.one, number, self.examples, name=self.name)
+        return Mixture(self.parts.one, number, name=self.name)
 
     def for_members(self, count):
         return self.with_components(count) if self._given_components is None else self
@@ -273,26 +250,11 @@ class Mixture(RandomPosterior):
         """The prior of every component."""
         return self.parts.one.prior
 
-    def set_penalty(self, penalty):
-        self.parts.one.set_penalty(penalty)
-
     def matrices(self, scalars):
         return self.parts.one.matrices(scalars)
 
     def drawn_matrices(self, draw):
         return draw[1:]
-
-    def switch_noise(self, on):
-        return any(self.for_components(lambda part: part.switch_noise(on)))
-
-    def restarted_velocities(self, velocities):
-        of_components = iter(range(self.components))
-
-        def restarted(part):
-            k = next(of_components)
-            return part.restarted_velocities([each[k] for each in velocities])
-
-        return [np.stack(each) for each in zip(*self.for_components(restarted), strict=True)]
 
     def prune_columns(self):
         if self.parts.one.learned_rank is not None:
@@ -323,17 +285,16 @@ class Mixture(RandomPosterior):
         return f"Mixture of {self.components} {self.parts.one.label(*ranks)}"
 
     def with_rank(self, rank):
-        return Mixture(self.parts.one.with_rank(rank), self._given_components, self.examples, name=self.name)
+        return Mixture(self.parts.one.with_rank(rank), self._given_components, name=self.name)
 
     def __repr__(self):
-        examples = "" if self.examples == "split" else f", examples={self.examples!r}"
-        return f"Mixture({self.parts.one!r}, components={self.components}{examples})"
+        return f"Mixture({self.parts.one!r}, components={self.components})"
 
     def get_config(self):
         config = super().get_config()
         del config["initializer"]
         components = self.components if self.built else self._given_components  # a file does not rest on the default
-        return {**config, "posterior": serialize(self.parts.one), "components": components, "examples": self.examples}
+        return {**config, "posterior": serialize(self.parts.one), "components": components}
 
 
 def _dense_mean(posterior) -> np.ndarray:

@@ -12,7 +12,6 @@ from keras import ops
 from singularbayes.posteriors import initializers, noise
 from singularbayes.posteriors.factor import Factor
 from singularbayes.posteriors.serialization import copy_posterior
-from singularbayes.posteriors.step_watch import watched_kl
 
 if TYPE_CHECKING:
     from singularbayes.posteriors.mixture import Mixture
@@ -68,7 +67,7 @@ class Components:
             return ops.copy(values[0]) if shared else ops.stack(values)
 
         def mean_regularizer(_):
-            return watched_kl(self.mean(lambda: one.regularizer(one)), self.mixture.path)
+            return self.mean(lambda: one.regularizer(one))
 
         stacked = self.mixture.add_weight(
             name=one.name,

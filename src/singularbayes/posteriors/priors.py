@@ -154,7 +154,7 @@ class Anchored(ScalePrior):
         spread: standard deviation with which the entries of W, or of a bias, start, and so of the anchors; None is that
             of the initializer, which leaves biases at 0.
         anchor: what the anchor is where the means start at given weights, at an SVD, a pretrained network or after
-            `pretrain_epochs`: "random", the initial values from before, or "start", the given weights. Then the prior
+            conversion: "random", the initial values from before, or "start", the given weights. Then the prior
             may have seen data, remembers it, and `certify` asks which. None refuses such a start.
         relative: `scale` is a multiple of the posterior scale that the weight starts with. A weight then starts with
             log(scale) + 1/(2 scale²) − ½ nats, whatever its layer: 0 for scale 1, 0.32 for 2.
@@ -197,7 +197,7 @@ class Anchored(ScalePrior):
             needs = " or ".join(f"anchor={one!r}" for one in possible)
             raise ValueError(
                 f"Anchored needs {needs} where means start at given weights (an SVD, a pretrained network, an "
-                f"initializer with values of its own, pretrain_epochs); got anchor={self.anchor!r} in {where}. "
+                f"initializer with values of its own); got anchor={self.anchor!r} in {where}. "
                 f"Pass prior=Anchored({self.scale:g}, anchor={possible[-1]!r}): 'random' keeps the anchor at random "
                 "initial values, 'start' moves it to the weights, which may have seen the data."
             )

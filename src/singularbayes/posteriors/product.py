@@ -91,14 +91,6 @@ class Product(Variational):
     def center(self, matrix):
         self._start_at(np.concatenate(initializers.svd_split(matrix, self.ab.shape[1])))
 
-    def _balance_means(self):
-        loc = self.ab.float64_values()[0]
-        a, b = loc[: self.rows], loc[self.rows :]
-        (q_a, r_a), (q_b, r_b) = np.linalg.qr(a), np.linalg.qr(b)
-        u, s, vt = np.linalg.svd(r_a @ r_b.T, full_matrices=False)  # A Bᵀ = Q_A (U S Vᵀ) Q_Bᵀ, without forming it
-        balanced = np.concatenate([q_a @ u, q_b @ vt.T]) * np.sqrt(s)
-        self._start_at(np.pad(balanced, ((0, 0), (0, loc.shape[1] - len(s)))))
-
     def _start_at(self, ab: np.ndarray) -> None:
         """Moves A and B, turned so that they are nearest to centres that stay: (A Q)(B Q)ᵀ = A Bᵀ for orthogonal Q."""
         if self.ab.reference is not None and self.prior.anchor == "random":

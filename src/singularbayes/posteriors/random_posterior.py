@@ -1,55 +1,50 @@
 """Posteriors whose KL to a prior is part of the loss: the weight of that KL, and the seeds of draws."""
 
-import sys
+import warnings
+import weakref
 from abc import abstractmethod
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from singularbayes.checks import require_not_negative
 from singularbayes.posteriors import noise, scope
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.priors import Prior
-from singularbayes.posteriors.step_watch import note_draw, watched_kl
 
 _UNSET = -1.0  # the KL weight in the variable, before it is set
-_TRAINING, _TESTING = ("fit", "train_on_batch"), ("evaluate", "test_on_batch")  # methods of Keras
 
 
 class KLGuard(keras.metrics.Metric):
-    """Refuses to train without a KL weight before any step: `fit` and `train_on_batch` reset the metrics first.
+    """Refuses to train without a KL weight before any step: Keras resets the metrics of a model first.
 
     The check in `next_key` alone would come too late on JAX, where an error inside a step loses the model's weights.
+    Keras resets metrics before evaluation too, for which it makes no training step.
     """
 
-    def __init__(self, check):
+    def __init__(self, posterior: "RandomPosterior"):
         super().__init__(name="kl_guard")
-        self.check = check
-        self.prepare: Callable[[], None] | None = None  # what else comes before a step
+        self.posterior = weakref.ref(posterior)
+        self.models: weakref.WeakSet[keras.Model] = weakref.WeakSet()  # that were called with the posterior inside
 
     def reset_state(self):
-        if training_begins():
-            self.check()
-        if self.prepare is not None:
-            self.prepare()
+        trained = [model for model in self.models if getattr(model, "train_function", None) is not None]
+        posterior = self.posterior()
+        if not trained or posterior is None:
+            return
+        try:
+            posterior.check_training([getattr(model, "history", None) for model in self.models])
+        except ValueError:
+            for model in trained:
+                model.train_function = None
+            raise
 
     def update_state(self, *args, **kwargs):
         """Nothing to count."""
 
     def result(self):
         return {}
-
-
-def training_begins() -> bool:
-    """Returns whether it is training that resets the metrics; `evaluate` resets them too, and neither tells them."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_name not in (*_TRAINING, *_TESTING):
-        frame = frame.f_back
-    return frame is not None and frame.f_code.co_name in _TRAINING
 
 
 class RandomPosterior(Posterior):
@@ -73,19 +68,17 @@ class RandomPosterior(Posterior):
         # which stays when the weight is unset.
         self.kl_weight_now = self.kl_weight
         self.kl_weight_from_file = False  # until it is set here
+        self.trained = False  # whether a pass has drawn it for training
         self.trains = False  # whether the last pass was one of training: the loss of any other has no KL
-        self._guard = KLGuard(self._require_kl_weight)
+        self._fit: Any = None  # a reference to the history of the `fit` that has set the weight until its end
+        self._warned: Any = None  # the history of the last `fit` that was told of the weight of a file
+        self._guard = KLGuard(self)
 
     # -- the KL --------------------------------------------------------------------------------------------------------
 
     def matrices(self, scalars) -> list:
         """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
         return []
-
-    def set_penalty(self, penalty: Callable | None) -> None:
-        """Adds penalty(means) of every factor to the loss beside the KL; None adds nothing."""
-        for factor in self.factors:
-            factor.penalty = penalty
 
     @abstractmethod
     def kl(self):
@@ -102,17 +95,6 @@ class RandomPosterior(Posterior):
     @abstractmethod
     def certified_kl(self) -> float:
         """Returns an upper bound of the KL in nats, by formula in float64."""
-
-    @abstractmethod
-    def switch_noise(self, on: bool) -> bool:
-        """Switches the noise on or off by a shift of ρ, and returns whether it was otherwise.
-
-        When it comes on, the means are the start of the variational part: factors are balanced, which leaves W.
-        """
-
-    @abstractmethod
-    def restarted_velocities(self, velocities: list[np.ndarray]) -> list[np.ndarray]:
-        """Returns the mean square gradients of `random_weights` that fit the means and scales after `switch_noise`."""
 
     def prune_columns(self) -> None:
         """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
@@ -132,16 +114,20 @@ class RandomPosterior(Posterior):
         """Returns how many parameters are in the columns that are not used."""
         return sum(factor.num_switched_off() for factor in self.factors)
 
-    def set_kl_weight(self, value: float) -> None:
-        """Sets the weight of this posterior's KL in the loss."""
+    def set_kl_weight(self, value: float, fit: keras.callbacks.History | None = None) -> None:
+        """Sets the weight of this posterior's KL in the loss; where a `fit` is named, until its end."""
         require_not_negative(f"Posterior {self.path or self.name!r}", kl_weight=value)
-        self.kl_weight_now, self.kl_weight_from_file = float(value), False
+        if fit is None or self.kl_weight_from_file:
+            self.kl_weight_now, self.kl_weight_from_file = float(value) if fit is None else None, False
+        self._fit = None if fit is None else weakref.ref(fit)
         if self.built:
             self.kl_scale.assign(value)
 
-    def unset_kl_weight(self) -> None:
-        """Makes further training an error until the weight is set again; `kl_scale` keeps what it was."""
-        self.kl_weight_now, self.kl_weight_from_file = None, False
+    def end_fit(self) -> None:
+        """Gives up the weight that a `fit` has set: it is again what it was, or unset; `kl_scale` then keeps it."""
+        self._fit = None
+        if self.built and self.kl_weight_now is not None:
+            self.kl_scale.assign(self.kl_weight_now)
 
     def take_kl_weight(self, other: "RandomPosterior") -> None:
         """Takes the KL weight of another posterior, whether it is set or was."""
@@ -151,6 +137,8 @@ class RandomPosterior(Posterior):
     def note_pass(self, training) -> None:
         """Notices a call, and whether it trains; a pass of several calls trains if one of them does."""
         self.trains = scope.trains_in_pass(self, training)
+        if isinstance(model := scope.entry_layer(), keras.Model):
+            self._guard.models.add(model)
 
     def load_own_variables(self, store):
         super().load_own_variables(store)
@@ -168,14 +156,10 @@ class RandomPosterior(Posterior):
     # -- draws ---------------------------------------------------------------------------------------------------------
 
     def next_key(self, training):
-        self._note_draw(training)
-        return noise.next_key(self.seed_generator)
-
-    def _note_draw(self, training) -> None:
         if training:
             self._require_kl_weight()
-            if self.trainable:
-                note_draw(self.path)
+            self.trained = True
+        return noise.next_key(self.seed_generator)
 
     # -- for those that inherit ----------------------------------------------------------------------------------------
 
@@ -193,10 +177,25 @@ class RandomPosterior(Posterior):
         # Keras computes the loss once before any callback could set the weight.
         torch = keras.backend.backend() == "torch"
         positive = self.kl_scale.value.clamp(min=0.0) if torch else ops.maximum(self.kl_scale, 0.0)
-        return positive * watched_kl(kl, self.path)
+        return positive * kl
+
+    def check_training(self, fits: list) -> None:
+        """Raises where training begins, with the history of one of some fits, and the KL weight is not set."""
+        if self._fit is not None and self._fit() not in fits:
+            self.end_fit()  # of a `fit` that was interrupted
+        self._require_kl_weight()
+        new = [fit for fit in fits if fit is not None and fit is not self._warned]
+        if self.kl_weight_from_file and self._fit is None and new:
+            self._warned = new[0]
+            weight = float(ops.convert_to_numpy(self.kl_scale))
+            warnings.warn(
+                f"Training resumes with the KL weight {weight:.3g} that the file of the model holds. Pass "
+                "callbacks=[singularbayes.KLSchedule()] to set it for the data of this fit.",
+                stacklevel=2,
+            )
 
     def _require_kl_weight(self):
-        if self.trainable and self.kl_weight_now is None:
+        if self.trainable and self.kl_weight_now is None and self._fit is None:
             raise ValueError(
                 f"The KL weight is not set, so training would ignore the prior (posterior {self.path!r}). Pass "
                 "callbacks=[singularbayes.KLSchedule()] to fit, or call "

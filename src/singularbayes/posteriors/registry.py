@@ -20,7 +20,7 @@ DEFAULT_RANK = 32  # of a name that stands for a low rank; a smaller matrix lowe
 def _mixture(name: str) -> Posterior:
     from singularbayes.posteriors.mixture import Mixture  # which takes names itself
 
-    return Mixture(LowRank(DEFAULT_RANK), examples="repeat", name=name)
+    return Mixture(LowRank(DEFAULT_RANK), name=name)
 
 
 POSTERIORS: dict[str, Callable[..., Posterior]] = {
@@ -44,7 +44,7 @@ def get_posterior(identifier, name: str = "posterior", needed_by: str = "posteri
         needed_by: the argument or class that an error names.
 
     >>> get_posterior(8), get_posterior("low_rank"), get_posterior("mixture")
-    (LowRank(8), LowRank(32), Mixture(LowRank(32), components=4, examples='repeat'))
+    (LowRank(8), LowRank(32), Mixture(LowRank(32), components=4))
     """
     if isinstance(identifier, (Posterior, dict)):
         return copy_posterior(identifier, name)

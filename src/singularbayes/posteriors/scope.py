@@ -39,7 +39,6 @@ class Source:
 
     random = True  # whether draws differ
     components = 1  # from which draws are made in turn
-    repeats = False  # whether all of them train on every example
 
     @abstractmethod
     def draw(self, key) -> tuple:
@@ -115,6 +114,12 @@ def _remember_trace(source: Source) -> None:
     current = get_global_attribute("current_call_ctx")
     if current is not None and not tensorflow.executing_eagerly():
         _TRACED_IN.setdefault(source, WeakSet()).add(current.entry_layer)
+
+
+def entry_layer() -> Any:
+    """Returns the layer whose call is the outermost of those that are under way, often the model, or None."""
+    current = get_global_attribute("current_call_ctx")
+    return None if current is None else current.entry_layer
 
 
 def forward_pass() -> Any:

@@ -15,8 +15,6 @@ from singularbayes.posteriors.serialization import copy_posterior
 class SingleComponent(scope.Source, keras.layers.Layer):
     """The part of `Posterior` that `Mixture` replaces: plain weights beside W, examples in blocks, components."""
 
-    repeats = False  # whether training passes hold every example once for each of its components
-
     # -- plain weights beside W, and the examples of a training pass ---------------------------------------------------
 
     def stack(self, shape: tuple[int, ...]) -> tuple[int, ...]:

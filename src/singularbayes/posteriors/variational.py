@@ -7,9 +7,8 @@ from keras import ops
 
 from singularbayes.checks import require_positive
 from singularbayes.posteriors import families, priors
-from singularbayes.posteriors.factor import RHO_SHIFT, Factor, Rates
+from singularbayes.posteriors.factor import Factor, Rates
 from singularbayes.posteriors.random_posterior import RandomPosterior
-from singularbayes.posteriors.step_watch import watched_kl
 
 
 class Variational(RandomPosterior):
@@ -76,29 +75,10 @@ class Variational(RandomPosterior):
     def draw_size(self):
         return sum(factor.size for factor in self.factors)
 
-    # -- noise-free training ------------------------------------------------------------------------------------------
-
-    def switch_noise(self, on):
-        changed = [factor for factor in self.factors if factor.noise_is_off() == on]
-        for factor in changed:
-            self.prior.require_anchor(factor.values.path, "random", "start")
-            factor.shift_rho(RHO_SHIFT if on else -RHO_SHIFT)
-        if on and changed:
-            self._balance_means()
-        return bool(changed)
-
-    def _balance_means(self) -> None:
-        """Makes the means that training has found the start: of W the same, of factors those with equal norms."""
-        for factor in self.factors:
-            factor.start_at(factor.float64_values()[0].astype("float32"))
-
-    def restarted_velocities(self, velocities):
-        return [factor.restarted_velocity(each) for factor, each in zip(self.factors, velocities, strict=True)]
-
     # -- the KL --------------------------------------------------------------------------------------------------------
 
     def kl(self):
-        return watched_kl(sum((factor.kl() for factor in self.factors), ops.zeros(())), self.path)
+        return sum((factor.kl() for factor in self.factors), ops.zeros(()))
 
     def kl_bound(self):
         return sum((factor.kl_bound() for factor in self.factors), ops.zeros(()))

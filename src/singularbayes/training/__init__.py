@@ -7,7 +7,6 @@ from singularbayes.training.kl_schedule import KLSchedule
 from singularbayes.training.learned_prior import centre_prior, learn_prior
 from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
-from singularbayes.training.pretraining import switch_noise
 
 __all__ = [
     "BETA",
@@ -21,5 +20,4 @@ __all__ = [
     "learn_prior",
     "load",
     "set_kl",
-    "switch_noise",
 ]

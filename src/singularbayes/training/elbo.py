@@ -13,9 +13,8 @@ import numpy as np
 
 from singularbayes.checks import require_choice, require_not_negative, require_positive
 from singularbayes.likelihoods import require_activations
-from singularbayes.posteriors import KLGuard, find_random_posteriors
-from singularbayes.training.logged_loss import log_nll
-from singularbayes.training.repeated_examples import prepare_mixtures, repetition_of
+from singularbayes.posteriors import find_random_posteriors
+from singularbayes.training.every_component import prepare_mixtures
 
 BETA = 0.03  # chosen with the defaults of `LowRank`: docs/protocol.md
 _KL_METHODS = {"training": methodcaller("kl"), "bound": methodcaller("kl_bound"), "exact": methodcaller("kl_exact")}
@@ -49,14 +48,10 @@ def set_kl(model: keras.layers.Layer, num_data: float, beta: float = BETA) -> No
     require_kl_weight(num_data, beta)
     if getattr(model, "compiled", False):
         require_activations(model)
+        steps_of(model).bring_back(model)
     prepare_mixtures(model)
-    if repetition_of(model) is not None and getattr(model, "compiled", False):
-        log_nll(model)  # the loss that tiles targets
     for posterior in find_random_posteriors(model):
         posterior.set_kl_weight(float(beta / num_data))
-    callback = getattr(model, "_kl_callback", None)  # of a `fit` that runs, or was interrupted
-    if callback is not None:
-        callback.weight_before = float(beta / num_data)
     spare_from_decay(model)
 
 
@@ -68,23 +63,57 @@ def require_kl_weight(num_data, beta) -> None:
     require_not_negative("The KL weight", beta=beta)
 
 
-def spare_from_decay(model: keras.layers.Layer) -> None:
-    """Keeps the weight decay of a model's optimizer, and of every later one, from the posteriors.
+class Steps:
+    """Compiled steps of a model, for as long as it is not compiled again.
 
-    It would pull ρ to 0 and be a second prior.
+    A step that was compiled while a KL weight was set does not see that it is unset: without weight it is put away, and
+    the next training begins without one. So `KLGuard` knows training, which makes a step, from evaluation.
     """
-    _spare_from_current_decay(model)
-    spared: Any = getattr(model, "optimizer", None)
 
-    def spare_from_new_optimizer():  # before every `train_on_batch` too, so it looks no further at one it knows
-        nonlocal spared
-        if getattr(model, "optimizer", None) is not spared:
-            _spare_from_current_decay(model)
-            spared = getattr(model, "optimizer", None)
+    def __init__(self, model: keras.Model):
+        self.compilation = _compilation(model)
+        self.train: Any = None
+        self.test: Any = None
+        self.validation: Any = None  # the one of `test` that draws
 
-    guard = next((metric for metric in model.metrics if isinstance(metric, KLGuard)), None)
-    if guard is not None:
-        guard.prepare = spare_from_new_optimizer
+    def put_away(self, model: keras.Model) -> None:
+        """Takes the training step from a model whose KL weight is unset."""
+        self.train, model.train_function = model.train_function, None
+
+    def bring_back(self, model: keras.Model) -> None:
+        """Gives the training step back, before a KL weight is set."""
+        if model.train_function is None:
+            self.train, model.train_function = None, self.train
+
+
+def steps_of(model: keras.Model) -> Steps:
+    """Returns the compiled steps that are kept for a model."""
+    steps = getattr(model, "_kl_steps", None)
+    if steps is None or steps.compilation is not _compilation(model):
+        steps = model._kl_steps = Steps(model)
+    return steps
+
+
+def _compilation(model: keras.Model) -> Any:
+    """Returns an object that a model gets anew whenever it is compiled: the metric of its loss."""
+    return model.metrics[0] if model.metrics else None
+
+
+def spare_from_decay(model: keras.layers.Layer) -> None:
+    """Keeps the weight decay of a model's optimizer from the posteriors: it would pull ρ to 0 and be a second prior."""
+    optimizer = inner_optimizer(model)
+    if not getattr(optimizer, "weight_decay", None):
+        return
+    posteriors = find_random_posteriors(model)
+    if not all(posterior.built for posterior in posteriors):
+        raise ValueError(
+            f"The weight decay of {type(optimizer).__name__} has to spare the posteriors, and those of {model.name!r} "
+            "are not built yet. Call the model on a batch before `fit`, or give it a keras.Input."
+        )
+    variables = [variable for posterior in posteriors for variable in posterior.random_weights]
+    # `exclude_from_weight_decay` refuses once the optimizer is built, and Keras builds it before any callback.
+    spared = {*getattr(optimizer, "_exclude_from_weight_decay", ()), *map(optimizer._var_key, variables)}
+    optimizer._exclude_from_weight_decay, optimizer._exclude_from_weight_decay_cache = spared, {}
 
 
 def inner_optimizer(model: keras.layers.Layer) -> Any:
@@ -112,19 +141,3 @@ def warn_of_optimizer(model: keras.Model) -> None:
             f'{still[0]!r} stays as it is. Use dtype="mixed_bfloat16", whose weights are float32.',
             stacklevel=2,
         )
-
-
-def _spare_from_current_decay(model: keras.layers.Layer) -> None:
-    optimizer = inner_optimizer(model)
-    if not getattr(optimizer, "weight_decay", None):
-        return
-    posteriors = find_random_posteriors(model)
-    if not all(posterior.built for posterior in posteriors):
-        raise ValueError(
-            f"The weight decay of {type(optimizer).__name__} has to spare the posteriors, and those of {model.name!r} "
-            "are not built yet. Call the model on a batch before `fit`, or give it a keras.Input."
-        )
-    variables = [variable for posterior in posteriors for variable in posterior.random_weights]
-    # `exclude_from_weight_decay` refuses once the optimizer is built, and Keras builds it before any callback.
-    spared = {*getattr(optimizer, "_exclude_from_weight_decay", ()), *map(optimizer._var_key, variables)}
-    optimizer._exclude_from_weight_decay, optimizer._exclude_from_weight_decay_cache = spared, {}

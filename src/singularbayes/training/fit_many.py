@@ -2,30 +2,22 @@
 
 A member is its seed, and what `build`, `callbacks` and `rows` give its number. The seed is set, the network is built,
 and the order of the examples in epoch e is a hash of (seed, e): so a member does not depend on the others, nor on how
-many of them train together, nor on the backend's way of shuffling. Sequences of like length may share a batch.
+many of them train together, nor on the backend's way of shuffling.
 """
 
-import contextlib
 import inspect
 import weakref
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import keras
+import numpy as np
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import require_activations, require_labels
-from singularbayes.models import batches_of, require_any_length, track
-from singularbayes.training.data_size import state_size
-from singularbayes.training.member_examples import (
-    Examples,
-    ShuffledExamples,
-    by_length,
-    read_examples,
-    read_held_out,
-    rows_of_members,
-    without_padding,
-)
+from singularbayes.models import as_arrays, collected, common_length, is_stream
+from singularbayes.training.kl_schedule import KLWeightCallback
 
 Callbacks = Callable[..., list[keras.callbacks.Callback]]
 
@@ -42,17 +34,14 @@ def fit_many(
     validation_data: tuple | None = None,
     sample_weight=None,
     rows=None,
-    padding: int | None = None,
     together: int | None = None,
-    initial_epoch: int = 0,
 ) -> list[keras.callbacks.History]:
     """Returns one Keras history per seed, in order: `.model` is the trained model, `.history` what was logged.
 
-    On JAX all members train as one vectorised program that runs an epoch at a time with the data on the device, or in
-    groups where they do not fit its memory; elsewhere, and under a `keras.distribution`, one after another. Either way
-    a member is what it would be alone: its seed is set with `keras.utils.set_random_seed`, then `build` is called, and
-    Keras trains it. A class weight is a `sample_weight`, such as `np.where(y == 1, 12.0, 1.0)`. Under a distribution
-    whose devices do not divide every batch, the last one too, each device computes whole batches.
+    On JAX all members train as one vectorised program that runs an epoch at a time with the data on the device;
+    elsewhere, and under a `keras.distribution`, one after another. Either way a member is what it would be alone: its
+    seed is set with `keras.utils.set_random_seed`, then `build` is called, and Keras trains it. A class weight is a
+    `sample_weight`, such as `np.where(y == 1, 12.0, 1.0)`.
 
     Args:
         build: makes a new compiled model; arguments `seed` and `member`, where it has them, are the seed of the member
@@ -68,12 +57,8 @@ def fit_many(
             may differ in β, warm-up, learning rates and the rule by which they stop.
         validation_data: (x, y) or (x, y, sample_weight), or such batches, evaluated after every epoch.
         rows: which examples each member sees, row numbers (members, examples), for folds or a bootstrap; None is all.
-        padding: the id that fills up sequences of token ids (examples, length). Batches then have sequences of like
-            length, at most three lengths in all, and the columns that are padding alone are cut off, which saves the
-            work on them. The model must take any length and ignore padding (`mask_zero=True`); targets are one per
-            sequence. On TensorFlow the batches are the same, but nothing is cut.
-        together: how many members are one program, at most; 1 trains them one after another by plain `fit`.
-        initial_epoch: the epoch to begin with, for training that resumes.
+        together: how many members are one program, at most, where the memory does not hold all; 1 trains them one after
+            another by plain `fit`.
 
     >>> import keras, numpy as np
     >>> x = np.linspace(-1, 1, 20)[:, None]
@@ -90,58 +75,74 @@ def fit_many(
     if not isinstance(seeds, Iterable):
         raise TypeError(f"fit_many needs seeds, such as range(3); got seeds={seeds!r}.")
     seeds = list(seeds)
-    for seed in seeds:
-        require_integer("fit_many", 0, seed=seed)
-    seeds = [int(seed) for seed in seeds]
     if not seeds:
         raise ValueError("fit_many needs one or more seeds; got none.")
-    require_integer("fit_many", epochs=epochs, batch_size=batch_size)
-    require_integer("fit_many", 0, initial_epoch=initial_epoch)
-    train = read_examples("fit_many", x, y, sample_weight, int(batch_size))
-    held_out = None if validation_data is None else read_held_out(validation_data, batch_size)
-    if rows is not None:
-        train = replace(train, rows=rows_of_members(rows, len(seeds), len(train), padding))
-    if padding is not None:
-        train, held_out = by_length(train, padding), None if held_out is None else without_padding(held_out, padding)
-    if together is not None:
-        require_integer("fit_many", together=together)
-    data = {"x, y": train} if held_out is None else {"x, y": train, "validation_data": held_out}
-    job = Job(
-        _Builds(build, data, padding is not None),
-        callbacks_factory(callbacks),
-        train,
-        held_out,
-        range(initial_epoch, epochs),
-    )
+    for seed in seeds:
+        require_integer("fit_many", 0, seed=seed)
+    require_integer("fit_many", epochs=epochs, batch_size=batch_size, together=1 if together is None else together)
+    train = read_examples("fit_many", x, y, sample_weight, rows_of_members(rows, len(seeds)))
+    held_out = None if validation_data is None else _held_out(validation_data)
+    job = Job(build, callbacks_factory(callbacks), train, held_out, int(batch_size), int(epochs))
+    members = [(number, int(seed)) for number, seed in enumerate(seeds)]
     # A program over members would need every array of theirs on every device.
     if keras.backend.backend() != "jax" or together == 1 or keras.distribution.distribution() is not None:
-        return job.one_after_another(list(enumerate(seeds)))
+        return [job.fit_alone(*member) for member in members]
     from singularbayes.training.vectorized_fit import train_together
 
-    return train_together(job, list(enumerate(seeds)), together or len(seeds))
+    return train_together(job, members, together or len(seeds))
 
 
-def given(make: Callable, **arguments):
-    """Calls a function with those of the arguments that it has."""
-    known = inspect.signature(make).parameters
-    return make(**{name: value for name, value in arguments.items() if name in known})
+@dataclass(frozen=True)
+class Examples:
+    """Arrays with the examples on the first axis: inputs (one array or several), targets, and weights if there are.
 
-
-class _Builds:
-    """Calls `build` for a seed, and refuses what is not a new compiled model, or one that the data do not fit.
-
-    Args:
-        data: what all members train on and are validated on, by its name in errors.
-        any_length: the model must take sequences of any length.
+    With `rows` each member, by its number, sees some of the examples, as many as any other.
     """
 
-    def __init__(self, build, data: "dict[str, Examples]", any_length: bool = False):
-        self.build, self.data, self.any_length = build, data, any_length
-        self.models: weakref.WeakSet = weakref.WeakSet()
+    x: Any
+    y: Any
+    weight: np.ndarray | None = None
+    rows: np.ndarray | None = None
 
-    def __call__(self, member: int, seed: int) -> keras.Model:
+    @property
+    def arrays(self) -> tuple:
+        return (self.x, self.y) if self.weight is None else (self.x, self.y, self.weight)
+
+    def __len__(self) -> int:
+        """How many examples a member sees in an epoch."""
+        return len(keras.tree.flatten(self.x)[0] if self.rows is None else self.rows[0])
+
+    def order(self, member: int, seed: int, epoch: int) -> np.ndarray:
+        """Returns the order in which a member with that seed sees the examples in an epoch."""
+        order = np.random.default_rng([seed, epoch]).permutation(len(self)).astype("int32")
+        return order if self.rows is None else self.rows[member][order]
+
+
+def take(arrays: tuple, ids) -> tuple:
+    """Returns the batch of these examples, of arrays here or of copies on a device."""
+    return keras.tree.map_structure(lambda array: array[ids], arrays)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every member is given."""
+
+    make_model: Callable[..., keras.Model]
+    make_callbacks: Callbacks
+    train: Examples
+    held_out: Examples | None
+    batch_size: int
+    epochs: int
+    models: weakref.WeakSet = field(default_factory=weakref.WeakSet)  # that were built
+
+    @property
+    def steps(self) -> int:
+        return -(-len(self.train) // self.batch_size)
+
+    def build(self, member: int, seed: int) -> keras.Model:
+        """Returns the new model of a member; refuses what is none, or one that the data do not fit."""
         keras.utils.set_random_seed(seed)
-        model = given(self.build, seed=seed, member=member)
+        model = given(self.make_model, seed=seed, member=member)
         if not isinstance(model, keras.Model) or not model.compiled or model.optimizer is None:
             raise ValueError(f"fit_many needs build() to return a compiled keras.Model; got {model!r}.")
         if model in self.models:
@@ -149,59 +150,61 @@ class _Builds:
                 f"fit_many needs build() to make a new model each time; got {model.name!r} twice. Build the network "
                 "inside the function."
             )
-        if self.any_length:
-            require_any_length(model)
         if not self.models:  # all members have the same network
             require_activations(model)
-            for name, data in self.data.items():
-                require_labels(f"fit_many({name})", model, data.y, data.weight)
+            for name, data in {"x, y": self.train, "validation_data": self.held_out}.items():
+                if data is not None:
+                    require_labels(f"fit_many({name})", model, data.y, data.weight)
         self.models.add(model)
         return model
 
-
-@dataclass(frozen=True)
-class Job:
-    """What every member is given."""
-
-    build: _Builds
-    make_callbacks: Callbacks
-    train: Examples
-    held_out: Examples | None
-    epochs: range
-
     def callbacks(self, member: int) -> list[keras.callbacks.Callback]:
-        return given(self.make_callbacks, member=member)
+        """Returns the callbacks of a member, which know the number of its examples."""
+        callbacks = given(self.make_callbacks, member=member)
+        for callback in callbacks:
+            if isinstance(callback, KLWeightCallback):
+                callback.know(len(self.train))
+        return callbacks
 
-    def one_after_another(self, members: Sequence[tuple[int, int]]) -> list[keras.callbacks.History]:
-        """Returns the history of every member (number, seed), each trained by plain Keras."""
-        total = len(members) * len(self.epochs)
-        bar = track(range(total), total, f"epochs of {len(members)} members")
-        parts = [part for part in (self.train, self.held_out) if part is not None]
-        sizes = {size for part in parts for size in (self.train.batch_size, len(part) % self.train.batch_size)}
-        with contextlib.closing(bar), batches_of(*sizes):
-            return [self._alone(*member, bar) for member in members]
-
-    def _alone(self, member: int, seed: int, bar: Generator) -> keras.callbacks.History:
+    def fit_alone(self, member: int, seed: int) -> keras.callbacks.History:
+        """Returns the history of one member, trained by plain Keras."""
         model = self.build(member, seed)
-        data = ShuffledExamples(self.train, member, seed, self.epochs.start)
+        data = _ShuffledExamples(self, member, seed)
+        return model.fit(
+            data,
+            epochs=self.epochs,
+            callbacks=[keras.callbacks.LambdaCallback(on_epoch_begin=data.turn), *self.callbacks(member)],
+            validation_data=None if self.held_out is None else self.held_out.arrays,
+            validation_batch_size=self.batch_size,
+            shuffle=False,
+            verbose=0,
+        )
 
-        def begin(epoch, logs):
-            next(bar)
-            data.turn(epoch)
 
-        turn = keras.callbacks.LambdaCallback(on_epoch_begin=begin)
-        validation = None if self.held_out is None else self.held_out.arrays
-        with state_size(model, self.train.size):
-            return model.fit(
-                data,
-                epochs=self.epochs.stop,
-                initial_epoch=self.epochs.start,
-                callbacks=[turn, *self.callbacks(member)],
-                validation_data=validation,
-                validation_batch_size=self.train.batch_size,
-                shuffle=False,
-                verbose=0,
-            )
+class _ShuffledExamples(keras.utils.PyDataset):
+    """The examples in the order of one member's epoch, batch by batch."""
+
+    def __init__(self, job: Job, member: int, seed: int):
+        super().__init__()
+        self.job, self.member, self.seed = job, member, seed
+        self.turn(0)  # Keras fetches batches before the first epoch begins
+
+    def turn(self, epoch: int, logs=None) -> None:
+        self.ids = self.job.train.order(self.member, self.seed, epoch)
+
+    @property
+    def num_batches(self):
+        return self.job.steps
+
+    def __getitem__(self, index):
+        size = self.job.batch_size
+        return take(self.job.train.arrays, self.ids[index * size : (index + 1) * size])
+
+
+def given(make: Callable, **arguments):
+    """Calls a function with those of the arguments that it has."""
+    known = inspect.signature(make).parameters
+    return make(**{name: value for name, value in arguments.items() if name in known})
 
 
 def callbacks_factory(callbacks) -> Callbacks:
@@ -214,3 +217,56 @@ def callbacks_factory(callbacks) -> Callbacks:
             f"{type(callbacks).__name__}. Write callbacks=lambda: [...]."
         )
     return callbacks
+
+
+# -- the data ----------------------------------------------------------------------------------------------------------
+
+
+def read_examples(name: str, x, y, weight, rows=None) -> Examples:
+    """Returns arrays that are fit to train on; raises where they are not. Errors call them `name`."""
+    x, y, weight = collected(x, y, weight, name)
+    if y is None:
+        raise ValueError(f"{name} needs targets; got y=None, and no batches (x, y).")
+    # A pipeline of TensorFlow takes a list for an array.
+    x, y = (keras.tree.map_structure(_numbers, tuple(part) if isinstance(part, list) else part) for part in (x, y))
+    weight = None if weight is None else _numbers(weight)
+    total = common_length(name, x, y, weight)
+    named = {"x": x, "y": y} if weight is None else {"x": x, "y": y, "sample_weight": weight}
+    with_nan = [part for part, arrays in named.items() if any(map(_has_nan, keras.tree.flatten(arrays)))]
+    if with_nan:
+        raise ValueError(f"{name} needs {' and '.join(named)} without NaN; got NaN in {' and '.join(with_nan)}.")
+    if rows is not None and (rows.min() < 0 or rows.max() >= total):
+        raise ValueError(f"{name} needs rows from 0 to {total - 1}; got {rows.min()} to {rows.max()}.")
+    return Examples(x, y, weight, rows)
+
+
+def _held_out(given) -> Examples:
+    name = "fit_many(validation_data)"
+    if is_stream(given):
+        return read_examples(name, given, None, None)
+    if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
+        raise ValueError(
+            f"fit_many needs validation_data to be (x, y) or (x, y, sample_weight); got {type(given).__name__}."
+        )
+    return read_examples(name, *(*given, None)[:3])
+
+
+def rows_of_members(rows, members: int) -> np.ndarray | None:
+    """Returns the rows of every member (members, examples)."""
+    if rows is None:
+        return None
+    table = as_arrays(rows, "fit_many(rows)")
+    if table.ndim != 2 or len(table) != members or table.dtype.kind not in "iu" or not table.size:
+        raise ValueError(
+            f"fit_many needs rows to be integers (members, examples), here ({members}, …); got "
+            f"{table.dtype} {table.shape}."
+        )
+    return table.astype("int32")
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
+
+
+def _numbers(array: np.ndarray) -> np.ndarray:
+    return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array

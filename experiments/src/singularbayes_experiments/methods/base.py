@@ -80,7 +80,6 @@ class Trainer:
             sample_weight=weight,
             rows=rows,
             validation_data=None if validation is None else (validation.x, validation.y),
-            padding=own[0].padding,
         )
         self.seconds += time.perf_counter() - begun
         examples = len(members) * components * len(members[0].data.train.x) * own[0].epochs

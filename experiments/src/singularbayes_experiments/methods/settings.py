@@ -28,7 +28,6 @@ class Settings:
     Args:
         cosine: the learning rate falls along a cosine to `cosine_floor` times its start, by "step", or constant in an
             "epoch"; None is constant.
-        padding: the token that fills up texts, where these are trained in batches of like length.
         rise: the share of the steps over which the learning rate rises linearly, before it falls linearly to 0; None is
             neither.
         optimizer: Adam, or SGD with Nesterov momentum, where posterior scales take steps of Adam, at `scale_rate`.
@@ -57,7 +56,6 @@ class Settings:
     scale_rate: float = 0.02
     weight_decay: float = 0.0
     batch_size: int = 128
-    padding: int | None = None
     epochs: int = 50
     beta: float = 1.0
     zero_epochs: int = 0
@@ -147,7 +145,7 @@ class Weights:
 
     def mixed(self, posterior: Posterior) -> Posterior:
         """Returns the posterior, or the mixture of such ones."""
-        return posterior if self.components == 1 else Mixture(posterior, self.components, examples="repeat")
+        return posterior if self.components == 1 else Mixture(posterior, self.components)
 
     def _options(self) -> dict[str, Any]:
         own = self.settings

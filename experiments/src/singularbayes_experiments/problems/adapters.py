@@ -60,7 +60,6 @@ class AdapterSettings(Settings):
     dtype: str = "mixed_bfloat16"
     rise: float | None = 0.06
     batch_size: int = 32
-    padding: int | None = PADDING
     prior_scale: float = 0.1
     draws: int = 16
     members: int = 5

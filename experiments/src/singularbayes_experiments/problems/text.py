@@ -73,7 +73,6 @@ class TextSettings(Settings):
     cosine_floor: float = 0.01
     weight_decay: float = 0.01
     batch_size: int = 64
-    padding: int | None = PADDING
     epochs: int = 20
     patience: int | None = 5
     beta: float = 0.064
