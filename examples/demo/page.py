@@ -5,7 +5,7 @@ import io
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,10 @@ def render(stories: Sequence[Story], seed: int, quick: bool) -> str:
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-        lstrip_blocks=True,
     )
     return environment.get_template("page.html.j2").render(
         stories=stories,
         figures={story.name: svg(story.figure, story.name) for story in stories},
-        settings={story.name: asdict(story.settings) for story in stories},
         command=f"python -m demo --seed {seed}{' --quick' if quick else ''}",
         quick=quick,
         versions=versions(),
@@ -70,11 +68,11 @@ def svg(figure: Figure, prefix: str) -> str:
     return re.sub(r'(\sid="|href="#|url\(#)', rf"\1{prefix}-", element[element.index("<svg") :])
 
 
-def versions() -> dict[str, str]:
+def versions() -> str:
     """Returns the versions that the numbers depend on."""
-    backend = keras.backend.backend()
-    found = {name: importlib.import_module(name).__version__ for name in ("singularbayes", "keras", backend, "numpy")}
-    return {**found, "python": platform.python_version()}
+    packages = ("singularbayes", "keras", keras.backend.backend(), "numpy")
+    found = [f"{name} {importlib.import_module(name).__version__}" for name in packages]
+    return ", ".join([*found, f"Python {platform.python_version()}"])
 
 
 def rows_of(table: sb.evaluation.Comparison) -> dict[str, dict[str, float]]:
