@@ -68,7 +68,7 @@ FOUND = $(shell ($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])
 
 .venv/demo .venv/dev: .venv/python pyproject.toml experiments/pyproject.toml constraints.txt
 	@echo "Installing into .venv; the first time takes some minutes"
-	@$(INSTALL) $(if $(filter %/dev,$@),-e ".[dev]" -e ./experiments,-e ".[plots]") && touch $@
+	@$(INSTALL) $(if $(filter %/dev,$@),-e ".[dev]" -e ./experiments,-e ".[plots]" jinja2) && touch $@
 
 .venv/torch: .venv/dev # KerasHub requires TensorFlow Text, which only its preprocessing uses: hence --no-deps
 	@$(INSTALL) torch onnxruntime onnxscript && $(INSTALL) --no-deps keras-hub regex tokenizers safetensors sentencepiece \
