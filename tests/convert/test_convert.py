@@ -7,22 +7,19 @@ from convertible import (
     CASES,
     RNG,
     Block,
-    Unregistered,
     array,
     assert_close,
     case,
-    functional,
     not_on_jax,
     numpy,
     sequential,
     stirred,
-    subclassed,
 )
 from keras import ops
 from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
-from singularbayes import Adapter, FullRank, LowRank, find_posteriors, layers
+from singularbayes import Adapter, FullRank, LowRank, find_posteriors
 
 pytestmark = pytest.mark.backend
 L = keras.layers
@@ -99,18 +96,6 @@ def test_an_adapter_leaves_the_mean_prediction_as_it_was(name):
     assert_close(sb.bayesianize(model, Adapter(2))(x), truth)
 
 
-@not_on_jax
-def test_a_shared_layer_stays_one_layer_with_one_draw():
-    model = functional()
-    bayes = sb.bayesianize(model, 2)
-    assert len([layer for layer in bayes.layers if layer.name == "shared"]) == 1
-    x = keras.Input((4,))
-    same = L.Dense(4, use_bias=False)
-    twice = sb.bayesianize(keras.Model(x, [same(x), same(x)]), FullRank())
-    a, b = numpy(twice(np.ones((2, 4), "float32")))
-    np.testing.assert_array_equal(a, b)
-
-
 def test_tied_embeddings_are_one_posterior_with_one_draw():
     ids = keras.Input((1,), dtype="int32")
     table = L.ReversibleEmbedding(4, 3)
@@ -152,14 +137,6 @@ def test_names_flags_policies_and_regularizers_survive():
     plain = sb.collapse(bayes, merge=True)
     assert [layer.name for layer in plain.layers] == [layer.name for layer in model.layers]
     assert not plain.get_layer("block").late.trainable
-
-
-@not_on_jax
-def test_a_subclassed_model_keeps_its_methods():
-    bayes = sb.bayesianize(subclassed(), 2)
-    assert bayes.twice() == 8
-    assert isinstance(bayes.head, layers.Dense)
-    assert bayes.net.layers[1].named["again"] is bayes.net.layers[1].first
 
 
 @not_on_jax
@@ -246,13 +223,3 @@ def test_functions_of_the_user_are_taken_along():
     x = RNG.normal(size=(2, 4)).astype("float32")
     assert_close(sb.bayesianize(model, FullRank(), init="svd")(x), model(x))
     assert tripled.__name__ == "tripled" and model.layers[0].function.__name__ == "<lambda>"
-
-
-@not_on_jax
-@TORCH_FIRST
-def test_a_converted_model_of_an_unregistered_class_collapses():
-    model = Unregistered()
-    x = np.ones((2, 3), "float32")
-    wanted = ops.convert_to_numpy(model(x))
-    bayes = sb.bayesianize(model, sb.Adapter(2))
-    np.testing.assert_allclose(ops.convert_to_numpy(sb.collapse(bayes)(x)), wanted, rtol=1e-5, atol=1e-6)

@@ -38,9 +38,7 @@ def test_scales_follow_the_trained_weights_where_they_are_requested_to():
 
 FROZEN = {
     "dense": lambda: (L.Dense(4), (6,)),
-    "einsum": lambda: (L.EinsumDense("ab,bc->ac", 4, bias_axes="c"), (6,)),
     "lstm": lambda: (L.LSTM(4), (5, 6)),
-    "conv": lambda: (L.Conv1D(4, 2), (5, 6)),
     "embedding": lambda: (L.Embedding(9, 4), (5,)),
 }
 

@@ -8,7 +8,7 @@ from keras import ops
 from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
-from singularbayes import FullRank, LowRank, find_posteriors, layers
+from singularbayes import FullRank, find_posteriors
 
 pytestmark = [pytest.mark.backend, TORCH_FIRST]
 L = keras.layers
@@ -53,16 +53,13 @@ def test_what_has_no_counterpart_is_an_error_or_kept(make, where):
 
 
 def test_an_unbuilt_model_is_an_error_with_how_to_build():
+    with pytest.raises(ValueError, match=r"Conversion needs a Keras model; got 3"):
+        sb.bayesianize(3, 2)
     for model in (keras.Sequential([L.Dense(3)]), Subclassed()):
         with pytest.raises(ValueError, match=r"needs a built model; got .*model\(x\[:1\]\)"):
             sb.bayesianize(model, 2)
         with pytest.raises(ValueError, match=r"collapse needs a built Keras model"):
             sb.collapse(model)
-
-
-def test_what_is_no_model_is_an_error():
-    with pytest.raises(ValueError, match=r"Conversion needs a Keras model; got 3"):
-        sb.bayesianize(3, 2)
 
 
 class _Closed(keras.Model):
@@ -101,16 +98,6 @@ def test_a_setting_that_the_config_forgets_is_named():
         sb.bayesianize(model, 2)
 
 
-class _Named(L.Dense):
-    """A user's subclass that only adds a name."""
-
-
-def test_the_marks_that_loading_leaves_are_no_settings(tmp_path):
-    keras.Sequential([keras.Input((3,)), _Named(2)]).save(tmp_path / "trained.keras")
-    loaded = keras.saving.load_model(tmp_path / "trained.keras", custom_objects={"_Named": _Named})
-    assert len(find_posteriors(sb.bayesianize(loaded, 1))) == 1
-
-
 class _Spare(L.Layer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -126,12 +113,6 @@ class _Spare(L.Layer):
 def test_a_layer_that_no_call_reached_is_named():
     with pytest.raises(ValueError, match=r"Dense 'block/unused' \(it was never built"):
         sb.bayesianize(keras.Sequential([keras.Input((4,)), _Spare(name="block")]), 1)
-
-
-def test_where_nothing_is_left_to_convert_it_is_an_error():
-    bayes = keras.Sequential([keras.Input((6,)), layers.Dense(4, posterior=LowRank(2)), L.Dropout(0.1)])
-    with pytest.raises(ValueError, match=r"a weight matrix that is not Bayesian yet; got .* which has none"):
-        sb.bayesianize(bayes, 2)
 
 
 def test_weights_that_are_no_numbers_are_named():

@@ -27,14 +27,6 @@ def test_rules_choose_by_name_pattern_class_and_holder():
 
 
 @not_on_jax
-def test_a_function_chooses_by_the_layer():
-    model = keras.Sequential([keras.Input((6,)), L.Dense(6), L.Dense(2), L.Dense(5)])
-    choose = lambda layer: {6: 3, 2: None, 5: "full_rank"}[layer.units]  # noqa: E731
-    bayes = sb.bayesianize(model, choose)
-    assert ranks(bayes) == [0, 3] and isinstance(bayes.layers[1], L.Dense)
-
-
-@not_on_jax
 def test_a_name_with_brackets_is_matched_by_itself():
     model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="block[0]"), L.Dense(2)])
     bayes = sb.bayesianize(model, 2, rules={"block[0]": 1})

@@ -7,10 +7,9 @@ from keras import ops
 from layer_table import LAYERS, OPTIONS, SEQUENCE
 from posterior_table import TORCH_FIRST
 
-from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
+from singularbayes import Deterministic, FullRank, LowRank, layers
 from singularbayes.convert import counterparts
-from singularbayes.convert.layer_matrices import find_matrices, find_slots, find_weights, mean_value
-from singularbayes.posteriors import Posterior
+from singularbayes.convert.layer_matrices import find_matrices
 
 pytestmark = [pytest.mark.on_torch, pytest.mark.rows_on_torch]
 BACKEND = keras.backend.backend()
@@ -71,15 +70,6 @@ def test_dense_and_embedding_too(kind):
     _assert_equal(counterparts.make_plain(counterpart)(*option.inputs), truth)
 
 
-@pytest.mark.parametrize("make", [FullRank, RankOne, lambda: LowRank(4)])
-def test_every_posterior_can_start_at_a_layer(make):
-    layer = keras.layers.Dense(4, "tanh")
-    truth = layer(SEQUENCE)
-    counterpart = counterparts.make_counterpart(layer, make())
-    counterparts.start_from(counterpart, layer)
-    _assert_equal(counterpart(SEQUENCE), truth)
-
-
 @pytest.mark.parametrize("per_head", [True] if BACKEND == "jax" else [False, True])
 def test_heads_have_matrices_of_their_own_when_requested(per_head):
     layer = keras.layers.MultiHeadAttention(2, 3)
@@ -102,17 +92,6 @@ def test_at_a_lower_rank_every_matrix_is_the_truncated_svd(name):
     for matrix_name, matrix in find_matrices(layer).items():
         u, s, vt = np.linalg.svd(matrix)
         np.testing.assert_allclose(kept[matrix_name], (u[:, :2] * s[:2]) @ vt[:2], atol=1e-5)
-
-
-def test_names_match_posteriors_of_the_right_shape():
-    for name in NAMES:
-        layer = _trained(OPTIONS[name])
-        counterpart = counterparts.make_counterpart(layer, FullRank())
-        slots, weights = find_slots(layer), find_weights(counterpart)
-        assert set(slots) == set(weights)
-        for key, weight in weights.items():
-            assert isinstance(weight, Posterior) == slots[key].is_matrix
-            assert np.prod(mean_value(weight).shape) == np.prod(slots[key].shape)
 
 
 def test_arguments_survive():
@@ -166,10 +145,3 @@ def test_what_has_a_counterpart_but_cannot_use_it_has_a_reason():
     whole = keras.layers.EinsumDense("...c,cd->...d", 3)
     whole.build((2, 4, 5))
     assert counterparts.refusal(whole) is None
-
-
-def test_the_wrong_layer_is_an_error():
-    with pytest.raises(ValueError, match=r"make_counterpart needs one of \['Dense'.*got <ReLU"):
-        counterparts.make_counterpart(keras.layers.ReLU(), LowRank(2))
-    with pytest.raises(ValueError, match=r"make_plain needs one of \['Dense'.*got <ReLU"):
-        counterparts.make_plain(keras.layers.ReLU())

@@ -58,18 +58,6 @@ def test_frozen_draws_answer_as_predict_does_in_onnxruntime(name, tmp_path):
     _assert_same(found, sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits"))
 
 
-@needs_onnx
-def test_the_layers_before_the_first_random_one_are_in_the_file_once(tmp_path):
-    import onnx
-
-    body = [keras.layers.Dense(5, "tanh"), keras.layers.Dense(4, "tanh")]
-    model = keras.Sequential([keras.Input((4,), name="rows"), *body, sb.layers.Dense(3, posterior=sb.FullRank())])
-    path = str(tmp_path / "frozen.onnx")
-    frozen = sb.freeze_draws(model, 4, seed=1, likelihood="categorical_logits")
-    _assert_same(_onnx(frozen, ROWS, path), sb.predict(model, ROWS, 4, seed=1, likelihood="categorical_logits"))
-    assert [node.op_type for node in onnx.load(path).graph.node].count("Tanh") == len(body)
-
-
 def _assert_same(found, p):
     """Outputs of an ONNX file are in the alphabetical order of their names."""
     expected = dict(sorted(expected_outputs(p).items()))
@@ -146,22 +134,6 @@ def test_frozen_draws_answer_as_predict_does_from_a_saved_model(name, tmp_path):
     p = sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits")
     for name, value in loaded.serve(x).items():
         np.testing.assert_allclose(value.numpy(), getattr(p, name), rtol=1e-4, atol=2e-6)
-
-
-def test_frozen_draws_answer_as_predict_does_from_a_torch_program(tmp_path):
-    if BACKEND != "torch":
-        pytest.skip("Keras writes torch programs from torch")
-    import torch
-
-    make, x = NETWORKS["mlp"]
-    model = make()
-    frozen = sb.freeze_draws(model, 2, seed=1, likelihood="categorical_logits")
-    signature = [keras.InputSpec(shape=x.shape, dtype="float32", name="rows")]
-    frozen.export(tmp_path / "frozen.pt2", format="torch", verbose=False, input_signature=signature)
-    answer = torch.export.load(tmp_path / "frozen.pt2").module()(torch.tensor(x))
-    p = sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits")
-    for name, value in answer.items():
-        np.testing.assert_allclose(value.detach().numpy(), getattr(p, name), rtol=1e-4, atol=2e-6)
 
 
 @needs_onnx

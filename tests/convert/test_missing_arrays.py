@@ -13,13 +13,8 @@ from singularbayes import LowRank, layers
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 L = keras.layers
 ONE = {"posterior": LowRank(1), "name": "inner"}
-# layer, an input shape, and for each array that Keras's layer has, the posterior in its place
-MADE = {
+MADE = {  # layer, an input shape, and for each array that Keras's layer has, the posterior in its place
     "dense": (lambda: layers.Dense(3, **ONE), (None, 4), {"kernel": "posterior"}),
-    "einsum": (lambda: layers.EinsumDense("ab,bc->ac", 3, **ONE), (None, 4), {"kernel": "posterior"}),
-    "convolution": (lambda: layers.Conv1D(3, 2, **ONE), (None, 5, 4), {"kernel": "posterior"}),
-    "separable": (lambda: layers.SeparableConv1D(3, 2, **ONE), (None, 5, 4), {"pointwise_kernel": "posterior"}),
-    "embedding": (lambda: layers.Embedding(5, 4, **ONE), (None, 3), {"embeddings": "posterior"}),
     "two tables": (
         lambda: layers.ReversibleEmbedding(5, 4, tie_weights=False, **ONE),
         (None, 3),
@@ -46,24 +41,11 @@ def test_an_array_that_became_random_is_named_with_its_posterior(kind):
         assert len(getattr(layer, posterior).mean().dense().shape) == 2
 
 
-def test_so_is_the_array_of_a_cell():
-    cell = layers.LSTM(3, posterior=LowRank(1)).cell
-    with pytest.raises(AttributeError, match=r"has no array 'recurrent_kernel'.*layer\.recurrent_posterior\.mean\(\)"):
-        _ = cell.recurrent_kernel
-
-
 def test_anything_else_that_is_missing_is_the_usual_error():
     layer = layers.Dense(3, posterior=LowRank(1))
     with pytest.raises(AttributeError, match=r"'Dense' object has no attribute 'kernal'"):
         _ = layer.kernal
     assert not hasattr(layers.Embedding(5, 4, posterior=LowRank(1)), "reverse_embeddings")
-
-
-def test_an_array_of_that_name_can_be_set():
-    layer = layers.Dense(3, posterior=LowRank(1))
-    layer.kernel = layer.add_weight(shape=(2,), initializer="ones")
-    np.testing.assert_array_equal(ops.convert_to_numpy(layer.kernel), [1, 1])
-    assert [weight.path for weight in layer.trainable_weights] == [layer.kernel.path]
 
 
 @keras.saving.register_keras_serializable("tests")

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from convertible import CASES, RNG, array, assert_close, case, not_on_jax, sequences, sequential, stirred
+from convertible import CASES, RNG, array, assert_close, case, not_on_jax, sequences, stirred
 from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
@@ -42,12 +42,6 @@ def test_the_plan_has_the_residual_and_share_of_every_svd_start():
     np.testing.assert_allclose(row.residual, np.hypot(*(m.residual for m in row.matrices)), rtol=1e-6)
     assert f"{row.explained:.1%}" in str(planned)
     assert sb.plan(model, FullRank(), init="svd").converted[0].residual == 0.0
-
-
-def test_the_plan_prints_as_a_table():
-    text = str(sb.plan(sequential(), 2))
-    assert "27×5" in text and "LowRank(2)" in text and "no weight matrix" in text and "2 converted" in text
-    assert "cannot be converted" not in text and len(text.splitlines()) == 1 + 2 + 5 + 1
 
 
 def test_the_plan_ends_with_what_to_do_about_layers_without_a_counterpart():

@@ -1,7 +1,5 @@
 """Tasks of KerasHub: adapters on a frozen backbone, texts as inputs, generation, and what is refused."""
 
-import shutil
-
 import keras
 import numpy as np
 import pytest
@@ -218,23 +216,6 @@ def test_a_language_model_generates_at_the_mean_and_with_one_draw_for_a_whole_te
     np.testing.assert_array_equal(generated(), mean)
 
 
-def test_gemma_generates_at_the_mean_as_before_its_conversion():
-    keras.utils.set_random_seed(0)
-    sizes = {"num_layers": 1, "num_query_heads": 2, "num_key_value_heads": 1, "hidden_dim": 8, "head_dim": 4}
-    backbone = keras_hub.models.GemmaBackbone(20, intermediate_dim=16, **sizes)
-    base = keras_hub.models.GemmaCausalLM(backbone)
-    model = sb.bayesianize(base, Adapter(2, eta=3.0))
-    assert type(model).__name__ == "GemmaCausalLM" and len(sb.find_posteriors(model)) == 7
-    assert {weight.name for weight in model.trainable_weights} == {"ab"}  # the table of tokens is tied and frozen
-    prompt = {"token_ids": np.array([[3, 5, 7] + [0] * 6]), "padding_mask": np.array([[1] * 3 + [0] * 6])}
-    found = []
-    for one in (base, model):
-        one.compile(sampler="greedy")
-        found.append(ops.convert_to_numpy(one.generate(dict(prompt), stop_token_ids=None)["token_ids"]))
-    np.testing.assert_array_equal(*found)
-    assert_close(model(prompt), base(prompt), atol=1e-5)
-
-
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -289,54 +270,20 @@ def test_a_tokenizer_or_base_that_does_not_match_is_refused_and_nothing_is_writt
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "deeper", "other"]
 
 
-def test_a_folder_of_hugging_face_is_a_base_and_refused_where_a_file_is_missing(tmp_path):
+def test_a_folder_of_hugging_face_is_a_base(tmp_path):
     pytest.importorskip("safetensors")
     folder = tmp_path / "bert"
     arrays = presets.make_hugging_face(folder)
-    base = presets.bert_classifier(str(folder))
-    model = sb.bayesianize(base, Adapter(2))
+    model = sb.bayesianize(presets.bert_classifier(str(folder)), Adapter(2))
     kept = next(w for w in model.weights if w.path.endswith("feedforward_intermediate_dense/posterior/w0"))
     np.testing.assert_array_equal(ops.convert_to_numpy(kept), arrays["encoder.layer.0.intermediate.dense.weight"].T)
-    before = sb.predict(model, TEXTS[:4], draws=2, likelihood="categorical_logits").mean
-    assert before.shape == (4, 2)
-    for name, message in {
-        "model.safetensors": r"model\.safetensors",
-        "vocab.txt": r"vocab\.txt",
-        "tokenizer_config.json": r"tokenizer_config\.json",
-        "config.json": r"has no config\.json",
-    }.items():
-        missing = folder / name
-        kept = missing.read_bytes()
-        missing.unlink()
-        with pytest.raises((FileNotFoundError, ValueError), match=message):
-            presets.bert_classifier(str(folder))
-        missing.write_bytes(kept)
-    names = ["config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == names
+    assert sb.predict(model, TEXTS[:4], draws=2, likelihood="categorical_logits").mean.shape == (4, 2)
 
 
-def test_a_folder_that_is_incomplete_or_of_another_architecture_is_refused(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "bert")
-    for name, message in {
-        "model.weights.h5": r"model\.weights.* doesn't exist in preset directory",
-        "assets/tokenizer/vocabulary.txt": r"vocabulary\.txt.* doesn't exist in preset directory",
-        "config.json": r"has no config\.json",
-    }.items():
-        missing = tmp_path / "bert" / name
-        kept = missing.read_bytes()
-        missing.unlink()
-        with pytest.raises((FileNotFoundError, ValueError), match=message):
-            presets.bert_classifier(str(tmp_path / "bert"))
-        missing.write_bytes(kept)
-    (tmp_path / "bert" / "model.weights.h5").write_bytes(b"cut")
-    with pytest.raises(OSError, match="Unable to synchronously open file"):
-        presets.bert_classifier(str(tmp_path / "bert"))
-    with pytest.raises(ValueError, match="Unable to find a subclass of GPT2CausalLM"):
-        keras_hub.models.GPT2CausalLM.from_preset(folder)
+def test_a_folder_or_a_quantised_base_is_refused(folder):
     with pytest.raises(ValueError, match=r"needs a Keras model; got .*from_preset\(folder"):
         sb.bayesianize(folder, Adapter(2))
     base = presets.bert_classifier(folder)
     base.backbone.get_layer("transformer_layer_0")._feedforward_output_dense.quantize("int4")
     with pytest.raises(ValueError, match=r"feedforward_output_dense' \(it is quantised \(int4\)"):
         sb.bayesianize(base, Adapter(2))
-    assert [path.name for path in tmp_path.iterdir()] == ["bert"]
