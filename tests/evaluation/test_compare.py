@@ -206,5 +206,3 @@ def test_wrong_input_is_refused():
         sb.compare([one], ["nll", "nll"])
     with pytest.raises(ValueError, match="0 < level < 1; got level=95"):
         sb.compare([one], ["nll"], level=95)
-    with pytest.raises(ValueError, match="digits to be an integer >= 1; got digits=0"):
-        sb.compare([one], ["nll"], digits=0)

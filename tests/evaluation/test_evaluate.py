@@ -213,22 +213,13 @@ def test_a_given_task_replaces_a_loss_that_does_not_specify_it():
         sb.evaluate(_network(LowRank(2), "mse"), test, task="classification", draws=3)
 
 
-def test_a_line_of_json_is_the_evaluation_and_strict():
-    p = class_predictive(np.eye(3)[(LABELS + 1) % 3][None])  # a label called impossible
-    found = sb.evaluate(p, LABELS, seed=3, train_seconds=1.5)
-    assert math.isinf(found.metrics["nll"]) and math.isnan(found.metrics["mean_mi"])
-
-    def refuse(constant):
-        raise AssertionError(constant)
-
-    assert json.loads(found.to_json(), parse_constant=refuse)["metrics"]["mean_mi"] is None
-    again = Evaluation.from_json(found.to_json())
-    assert again.to_json() == found.to_json() and math.isinf(again.metrics["nll"])
+def test_an_evaluation_is_plain_data_and_finds_costs_by_name():
+    found = sb.evaluate(class_predictive(DRAWS[:1]), LABELS, train_seconds=1.5)
+    again = Evaluation(**json.loads(json.dumps(vars(found))))
+    assert again.metrics == pytest.approx(found.metrics, nan_ok=True) and again.undefined == found.undefined
     assert again.value("train_seconds") == 1.5 and math.isnan(again.value("num_trained"))
     with pytest.raises(ValueError, match=r"there are .*'accuracy'"):
         found.value("recall")
-    with pytest.raises(ValueError, match=r"from_json needs a line that to_json made; got '\{\}'"):
-        Evaluation.from_json("{}")
 
 
 def test_foreign_predictions_of_one_number_each_may_be_more_or_fewer():
@@ -242,10 +233,8 @@ def test_wrong_input_is_refused():
     model, x = _network(LowRank(2), LOGITS), np.ones((40, 4))
     with pytest.raises(ValueError, match=r"one of \['classification', 'regression'\] or None; got task='ranking'"):
         sb.evaluate(model, (x, LABELS), task="ranking")
-    with pytest.raises(ValueError, match=r"needs ood\['far'\] like the test examples, \(None, 4\); got \(None, 5\)"):
+    with pytest.raises(ValueError, match=r"needs inputs of shape \(None, 4\)"):
         sb.evaluate(model, (x, LABELS), ood={"far": np.ones((9, 5))})
-    with pytest.raises(ValueError, match=r"needs ood like the test examples, \(None, 4\); got \(None,\)"):
-        sb.evaluate(model, (x, LABELS), ood=np.ones(4))
     with pytest.raises(ValueError, match=r"names without / for the examples of ood; got \['a/b'\]"):
         sb.evaluate(model, (x, LABELS), ood={"a/b": x})
     with pytest.raises(ValueError, match=r"needs test=\(x, y\), or batches \(x, y\); got ndarray. Put both in"):
@@ -262,7 +251,7 @@ def test_wrong_input_is_refused():
         sb.evaluate(class_predictive(DRAWS[:, :2]), (x[:2], LABELS[:2]))
     two = class_predictive(DRAWS[:, :2])
     assert sb.evaluate(two, (0, 1)).metrics["nll"] == sb.evaluate(two, np.array([0, 1])).metrics["nll"]
-    with pytest.raises(TypeError, match="a Predictive in ood if and only if it evaluates one"):
+    with pytest.raises(TypeError, match="a Predictive in ood where it evaluates one, and only there"):
         sb.evaluate(class_predictive(DRAWS), LABELS, ood=x)
     with pytest.raises(ValueError, match=r"no options of predict for a Predictive; got \['batch_size'\]"):
         sb.evaluate(class_predictive(DRAWS), LABELS, batch_size=3)

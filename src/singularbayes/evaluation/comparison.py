@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from singularbayes.checks import require_integer, require_package, require_share
+from singularbayes.checks import require_package, require_share
 from singularbayes.evaluation.evaluate import Evaluation
 from singularbayes.metrics import DEFAULT_OOD_SCORES, DEFAULT_SCORES, Measure, find_measure
 from singularbayes.text_table import text_table
@@ -138,7 +138,6 @@ def compare(
     *,
     reference: str | None = None,
     level: float = 0.95,
-    digits: int = 3,
     caption: str | None = None,
 ) -> Comparison:
     """Returns the table of several evaluations: one row per method, mean ± standard error over its seeds.
@@ -157,7 +156,6 @@ def compare(
             order of the columns, or a `Measure` for a metric of your own; None takes the usual ones of the task.
         reference: the method that differences are taken from; None takes the first.
         level: of the intervals of differences.
-        digits: significant ones of the largest mean of a column; all of the column get as many decimals.
 
     >>> runs = [
     ...     Evaluation(m, "regression", s, {"rmse": v + s / 10}) for m, v in (("a", 1.0), ("b", 1.5)) for s in (0, 1)
@@ -172,7 +170,6 @@ def compare(
     runs = _by_method([evaluations] if isinstance(evaluations, Evaluation) else list(evaluations))
     every = [run for seeds in runs.values() for run in seeds.values()]
     require_share("compare", level=level)
-    require_integer("compare", digits=digits)
     reference = next(iter(runs)) if reference is None else reference
     if reference not in runs:
         raise ValueError(f"compare needs reference to be one of {list(runs)}; got reference={reference!r}.")
@@ -184,7 +181,7 @@ def compare(
     return Comparison(
         task=every[0].task,
         methods=tuple(runs),
-        columns=tuple(_column(measure, runs, reference, level, digits) for measure in measures),
+        columns=tuple(_column(measure, runs, reference, level) for measure in measures),
         seeds={name: tuple(seeds) for name, seeds in runs.items()},
         reference=reference,
         level=level,
@@ -230,12 +227,12 @@ def _usual(run: Evaluation) -> list[str]:
     ]
 
 
-def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: int) -> Column:
+def _column(measure: Measure, runs: Runs, reference: str, level: float) -> Column:
     values = {m: {seed: run.value(measure.name) for seed, run in seeds.items()} for m, seeds in runs.items()}
     cells = [_cell(np.array(list(own.values()))) for own in values.values()]
     decimals = measure.decimals
     if decimals is None:
-        decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells], digits)
+        decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells])
     best = _best(measure, values, level)
     gaps = [None if m == reference else _difference(own, values[reference], level) for m, own in values.items()]
     rows = zip(cells, values, gaps, strict=True)
@@ -251,10 +248,10 @@ def _cell(values: np.ndarray) -> Cell:
     return Cell(mean, error, len(defined), len(values))
 
 
-def _decimals(means: list[float], digits: int) -> int:
-    """Returns how many decimals show `digits` digits of the largest: 3 of 0.98, 2 of 5.63, 0 of 12345."""
+def _decimals(means: list[float]) -> int:
+    """Returns how many decimals show three digits of the largest: 3 of 0.98, 2 of 5.63, 0 of 12345."""
     largest = max((abs(mean) for mean in means if math.isfinite(mean)), default=0.0)
-    return digits if largest == 0 else max(0, digits - math.ceil(math.log10(largest)))
+    return 3 if largest == 0 else max(0, 3 - math.ceil(math.log10(largest)))
 
 
 def _best(measure: Measure, values: dict[str, dict[int, float]], level: float) -> str | None:

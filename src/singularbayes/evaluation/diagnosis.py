@@ -24,7 +24,7 @@ _THEN = (
     symptoms.no_elbo,
 )
 _WITH_TARGETS = (symptoms.no_better_than_a_constant, symptoms.overconfident)
-_OF_MIXTURES = (symptoms.weak_component, symptoms.uneven_components)  # with targets
+_OF_MIXTURES = (symptoms.uneven_components,)  # with targets
 _OF_HISTORY = (symptoms.unstable_training,)  # of a model that this process has trained
 
 

@@ -1,8 +1,6 @@
 """One model in, one flat result out: every metric that makes sense, its size and its cost."""
 
-import dataclasses
 import inspect
-import json
 import math
 import time
 from dataclasses import dataclass, field
@@ -15,7 +13,6 @@ from singularbayes.evaluation import scores
 from singularbayes.evaluation.targets import (
     ignore_labels,
     named_sets,
-    require_same_form,
     split_test,
     targets_alone,
     targets_of_output,
@@ -63,8 +60,8 @@ class Evaluation:
         seconds: wall time of predicting the test examples, compilation included; train_seconds: as it was given.
 
     >>> run = Evaluation("low-rank", "classification", 0, {"nll": 0.31})
-    >>> Evaluation.from_json(run.to_json()).metrics
-    {'nll': 0.31}
+    >>> run.value("nll"), Evaluation(**vars(run)) == run  # `vars` is plain data, which JSON holds
+    (0.31, True)
     """
 
     method: str
@@ -89,21 +86,6 @@ class Evaluation:
             )
         cost = getattr(self, name)
         return math.nan if cost is None else float(cost)
-
-    def to_json(self) -> str:
-        """Returns the evaluation as one line of JSON; what is not a finite number is null or text there."""
-        plain = vars(self) | {"metrics": {name: _to_plain(value) for name, value in self.metrics.items()}}
-        return json.dumps(plain, ensure_ascii=False, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, line: str) -> "Evaluation":
-        """Returns the evaluation of a line that `to_json` made."""
-        plain = json.loads(line)
-        known = {f.name for f in dataclasses.fields(cls)}
-        if not isinstance(plain, dict) or not {"method", "task", "seed", "metrics"} <= plain.keys() <= known:
-            raise ValueError(f"from_json needs a line that to_json made; got {line[:80]!r}.")
-        metrics = {name: math.nan if value is None else float(value) for name, value in plain["metrics"].items()}
-        return cls(**{**plain, "metrics": metrics})
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4])
@@ -167,8 +149,11 @@ def evaluate(
     weight = weight if sample_weight is None else sample_weight
     y = None if y is None else as_arrays(y, "evaluate")
     ood_sets = named_sets(ood)
-    for name_of_set, examples in ood_sets.items():
-        require_same_form(x, examples, name_of_set)
+    for examples in ood_sets.values():
+        if isinstance(x, Predictive) != isinstance(examples, Predictive):
+            raise TypeError(
+                f"evaluate needs a Predictive in ood where it evaluates one, and only there; got {examples}."
+            )
     start = time.perf_counter()
     p = predictions_of(x)
     seconds = time.perf_counter() - start
@@ -247,9 +232,3 @@ def _count_trained(method) -> int | None:
 
 def _count_stored(method) -> int | None:
     return count_stored(method) if isinstance(method, keras.Model) else getattr(method, "num_stored", None)
-
-
-def _to_plain(value: float) -> float | str | None:
-    if math.isnan(value):
-        return None
-    return value if math.isfinite(value) else str(value)

@@ -20,7 +20,6 @@ _NARROW = 0.05  # posterior sd as a share of the prior's
 _AGREED = 0.01  # disagreement of draws as a share of all uncertainty
 _DEAD = 1e-4  # squared norm of a column as a share of the largest's
 _SURE = 3.0  # standard errors
-_LITTLE = 0.005  # of the loss, by which a component has to make predictions worse
 _GAP = 0.02  # of confidence over accuracy, or of coverage under its level
 _APART = 0.1  # of a constant prediction's loss, by which the best and the worst component differ
 _ROSE = (0.1, 0.2)  # of the fall of the training loss, and of its lowest, by which it rises again
@@ -157,25 +156,6 @@ def _column_norms(posterior):
     return posterior.squared_column_norms()
 
 
-def weak_component(case: Case) -> Iterator[Finding]:
-    """A component of the mixtures without which predictions are better, beyond chance."""
-    assert case.y is not None
-    if case.components == 1:
-        return
-    whole, without = component_losses(case), [component_losses(case, without=k) for k in range(case.components)]
-    worst = int(np.argmin([losses.mean() for losses in without]))
-    gain = whole - without[worst]
-    mean, error = float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
-    if mean > max(_SURE * error, _LITTLE * abs(float(whole.mean()))):
-        yield Finding(
-            "weak_component",
-            "notice",
-            f"Predictions without component {worst} are better: {_loss_name(case)} {without[worst].mean():.3g} against "
-            f"{whole.mean():.3g} of all {case.components} (a difference of {mean:.2g} ± {error:.1g}).",
-            f"sb.take_components(model, {sorted({*range(case.components)} - {worst})}); or longer training if it lags.",
-        )
-
-
 def uneven_components(case: Case) -> Iterator[Finding]:
     """Components of the mixtures whose losses are far apart.
 
@@ -184,7 +164,7 @@ def uneven_components(case: Case) -> Iterator[Finding]:
     assert case.y is not None
     if case.components == 1:
         return
-    each = [component_losses(case, only=k) for k in range(case.components)]
+    each = component_losses(case)
     best, worst = (int(choose([losses.mean() for losses in each])) for choose in (np.argmin, np.argmax))
     gap = each[worst] - each[best]
     mean, error = float(gap.mean()), float(gap.std() / math.sqrt(len(gap)))
@@ -209,16 +189,13 @@ def unstable_training(case: Case) -> Iterator[Finding]:
     if len(loss) < _EPOCHS or not np.isfinite(loss).all():
         return
     window = np.ones(max(1, len(loss) // 10))  # epochs of small data scatter
-    # The scatter of one epoch: of independent normal numbers second differences have √6 times their deviation.
-    scatter = float(np.median(np.abs(np.diff(loss, 2)))) / (0.6745 * math.sqrt(6))
-    error = scatter * math.sqrt(2 / window.size)
     nll, loss = (np.convolve(values, window / window.size, "valid") for values in (nll, loss))
     lowest = np.minimum.accumulate(loss)
     later = np.arange(len(loss)) >= len(loss) / 2
     highest = int(np.argmax(np.where(later, loss - lowest, -np.inf)))
     rise, before = float(loss[highest] - lowest[highest]), int(np.argmin(loss[: highest + 1]))
     fall, lowest_of_all = float(loss[0] - loss.min()), abs(float(loss.min()))
-    if rise > max(_SURE * error, _ROSE[0] * fall, _ROSE[1] * lowest_of_all):
+    if rise > max(_ROSE[0] * fall, _ROSE[1] * lowest_of_all):
         yield Finding(
             "unstable_training",
             "warning",
@@ -243,15 +220,13 @@ def _training_losses(history: dict[str, list[float]]) -> tuple[np.ndarray, np.nd
 _DECAY = "keras.optimizers.schedules.CosineDecay(0.01, steps)"
 
 
-def component_losses(case: Case, only: int | None = None, without: int | None = None) -> np.ndarray:
-    """Returns −log p(label), or the squared error, of every example by all components, by one, or by all but one."""
+def component_losses(case: Case) -> list[np.ndarray]:
+    """Returns −log p(label), or the squared error, of every example, by one component after another alone."""
     assert case.p is not None and case.p.draws is not None and case.y is not None
-    component = np.arange(len(case.p.draws)) % case.components  # as `predict` draws them
-    used = (component == only) if only is not None else (component != (-1 if without is None else without))
-    mean = case.p.draws[used].mean(axis=0)
+    means = [case.p.draws[k :: case.components].mean(axis=0) for k in range(case.components)]  # as `predict` draws them
     if isinstance(case.p, ClassPredictive):
-        return label_nll(mean, case.y)
-    return ((mean - case.y) ** 2).reshape(len(mean), -1).mean(axis=1)
+        return [label_nll(mean, case.y) for mean in means]
+    return [((mean - case.y) ** 2).reshape(len(mean), -1).mean(axis=1) for mean in means]
 
 
 def _constant_loss(case: Case) -> float:
@@ -270,11 +245,11 @@ def component_lines(case: Case) -> tuple[str, ...]:
         return ()
     mixtures = [q for q in case.posteriors if q.components > 1]
     each = [q.for_components(lambda part: float(ops.convert_to_numpy(part.kl_bound()))) for q in mixtures]
-    nats, lines = np.sum(each, axis=0), []
-    for k in range(case.components):
-        loss = "" if case.y is None else f", {_loss_name(case)} {component_losses(case, only=k).mean():.3g}"
-        lines.append(f"component {k}: KL {nats[k]:.4g} nats{loss}")
-    return tuple(lines)
+    losses = None if case.y is None else component_losses(case)
+    return tuple(
+        f"component {k}: KL {nats:.4g} nats" + (f", {_loss_name(case)} {losses[k].mean():.3g}" if losses else "")
+        for k, nats in enumerate(np.sum(each, axis=0))
+    )
 
 
 def kl_dominates(case: Case) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from singularbayes.likelihoods import ClassPredictive, position_weights
-from singularbayes.models import has_text, is_stream, loss_of, names_of, one_example, position_of
+from singularbayes.models import is_stream, loss_of, names_of, position_of
 from singularbayes.prediction import Predictive
 
 
@@ -91,27 +91,3 @@ def named_sets(ood) -> dict[str, Any]:
             raise ValueError(f"evaluate needs names without / for the examples of ood; got {list(ood)}.")
         return dict(ood)
     return {"": ood}
-
-
-def require_same_form(x, ood, name: str) -> None:
-    """Raises where out-of-distribution examples have another form than the test examples."""
-    which = f"ood[{name!r}]" if name else "ood"
-    if isinstance(x, Predictive) != isinstance(ood, Predictive):
-        raise TypeError(f"evaluate needs a Predictive in {which} if and only if it evaluates one; got {type(ood)}.")
-    if is_stream(x) or is_stream(ood):
-        return  # known only when it is read; `predict` compares it with the inputs of the model
-    if has_text(x) and has_text(ood):
-        return  # any texts, as arrays only after the preprocessor of the model
-    pairs = [(x.mean, ood.mean)] if isinstance(x, Predictive) else _paired_arrays(x, ood, which)
-    for inside, outside in pairs:
-        lengths_free = inside.dtype.kind in "iu"  # sequences of ids may be longer or shorter
-        if inside.ndim != outside.ndim or (inside.shape[1:][-1:] != outside.shape[1:][-1:] and not lengths_free):
-            shapes = [(None, *array.shape[1:]) for array in (inside, outside)]
-            raise ValueError(f"evaluate needs {which} like the test examples, {shapes[0]}; got {shapes[1]}.")
-
-
-def _paired_arrays(x, ood, which: str):
-    flat, other = (keras.tree.flatten(one_example(part, "evaluate")) for part in (x, ood))
-    if len(flat) != len(other):
-        raise ValueError(f"evaluate needs {which} with {len(flat)} inputs, as the test has; got {len(other)}.")
-    return zip(flat, other, strict=True)
