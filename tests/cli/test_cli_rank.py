@@ -50,7 +50,8 @@ def test_with_examples_to_train_on_it_is_a_sweep_of_the_counterparts_and_resumes
     assert str(expected) in capsys.readouterr().out and (tmp_path / "found.svg").is_file()
     kept = (tmp_path / "kept.log").read_bytes()
     assert main(command) == 0 and str(expected) in capsys.readouterr().out
-    assert (tmp_path / "kept.log").read_bytes() == kept  # nothing was trained again
+    again = (tmp_path / "kept.log").read_bytes()
+    assert again.count(b"trial_id") == kept.count(b"trial_id") > 0  # nothing was trained again
 
 
 def test_the_help_has_the_library_s_own_beta(capsys):
