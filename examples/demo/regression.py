@@ -74,7 +74,7 @@ def network(settings: Settings, dense=keras.layers.Dense) -> keras.Model:
     """Returns 1-units-units-1 with tanh of this kind of layers."""
     hidden = [dense(settings.units, "tanh") for _ in range(2)]
     model = keras.Sequential([keras.Input((1,)), *hidden, dense(1)])
-    return settings.compiled(model, sb.GaussianNLL(settings.assumed_noise), settings.points)
+    return settings.compiled(model, sb.Gaussian(settings.assumed_noise), settings.points)
 
 
 def anchored_mixture(settings: Settings) -> keras.Model:

@@ -32,22 +32,15 @@ from .evaluation import diagnose as diagnose
 from .evaluation import evaluate as evaluate
 from .evaluation import selective as selective
 from .likelihoods import Bernoulli as Bernoulli
-from .likelihoods import BernoulliNLL as BernoulliNLL
 from .likelihoods import BoundedCrossentropy as BoundedCrossentropy
 from .likelihoods import BoundedError as BoundedError
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian
-from .likelihoods import GaussianNLL as GaussianNLL
 from .likelihoods import LabelPredictive as LabelPredictive
-from .likelihoods import LaplaceNLL as LaplaceNLL
 from .likelihoods import LaplaceNoise as LaplaceNoise
 from .likelihoods import MeanScale as MeanScale
-from .likelihoods import MeanScaleNLL as MeanScaleNLL
 from .likelihoods import NegativeBinomial as NegativeBinomial
-from .likelihoods import NegativeBinomialNLL as NegativeBinomialNLL
 from .likelihoods import Poisson as Poisson
-from .likelihoods import PoissonNLL as PoissonNLL
-from .likelihoods import StudentTNLL as StudentTNLL
 from .likelihoods import StudentTNoise as StudentTNoise
 from .metrics import ood_scores as ood_scores
 from .models import draw_weights as draw_weights
@@ -92,7 +85,6 @@ __all__ = [
     "AdaptiveLowRank",
     "Anchored",
     "Bernoulli",
-    "BernoulliNLL",
     "BoundedCrossentropy",
     "BoundedError",
     "Categorical",
@@ -104,27 +96,21 @@ __all__ = [
     "EarlyStopping",
     "FullRank",
     "Gaussian",
-    "GaussianNLL",
     "KLSchedule",
     "LabelPredictive",
     "Laplace",
-    "LaplaceNLL",
     "LaplaceNoise",
     "LowRank",
     "MCDropout",
     "MeanScale",
-    "MeanScaleNLL",
     "Mixture",
     "Monitor",
     "NegativeBinomial",
-    "NegativeBinomialNLL",
     "Normal",
     "PACBayesObjective",
     "Poisson",
-    "PoissonNLL",
     "RankOne",
     "ScaleMixture",
-    "StudentTNLL",
     "StudentTNoise",
     "ValuePredictive",
     "baselines",

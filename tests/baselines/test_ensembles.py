@@ -128,8 +128,8 @@ def test_draws_that_members_cannot_share_are_rounded_up():
 @JAX_FIRST
 def test_members_whose_outputs_mean_something_else_are_refused():
     calm, loud = point(), point()
-    calm.compile("sgd", sb.GaussianNLL(0.1))
-    loud.compile("sgd", sb.GaussianNLL(2.0))
+    calm.compile("sgd", sb.Gaussian(0.1))
+    loud.compile("sgd", sb.Gaussian(2.0))
     with pytest.raises(ValueError, match=r"outputs mean the same; got .* with another loss than the first"):
         DeepEnsemble.from_models([calm, loud]).predict(X)
     assert DeepEnsemble.from_models([calm, loud]).predict(X, likelihood=sb.Gaussian(0.5)).noise == 0.5

@@ -59,7 +59,7 @@ def test_on_a_quadratic_it_recovers_the_stationary_covariance_of_sgd():
     # Var θ = a² s²/b / (1 − (1 − a)²), and snapshots 12 steps apart have correlation (1 − a)¹² = 0.0002.
     size, rate, batch, collected, rank = 600, 0.5, 2, 40, 20
     model = keras.Sequential([keras.Input((size,)), keras.layers.GaussianNoise(1.0), Shift()])
-    model.compile("sgd", sb.GaussianNLL())
+    model.compile("sgd", sb.Gaussian(1.0))
     zeros = np.zeros((12 * batch, size), "float32")
     swag = SWAG(model, rank).fit(
         zeros, zeros, collected + 3, batch, start=3, optimizer=keras.optimizers.SGD(rate), seed=1

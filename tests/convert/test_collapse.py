@@ -82,7 +82,7 @@ def test_it_keeps_the_loss_by_which_its_outputs_are_understood(merge, components
     posterior = sb.Mixture(LowRank(1), components=components) if components > 1 else LowRank(1)
     hidden = layers.Dense(5, "tanh", posterior=posterior)
     model = stir(keras.Sequential([keras.Input((6,)), hidden, layers.Dense(1, posterior=posterior)]))
-    model.compile(keras.optimizers.Adam(0.02), sb.GaussianNLL(0.3), metrics=["mae"])
+    model.compile(keras.optimizers.Adam(0.02), sb.Gaussian(0.3), metrics=["mae"])
     x, y = RNG.normal(size=(7, 6)).astype("float32"), RNG.normal(size=7).astype("float32")
     plain = sb.collapse(model, merge, component=components - 1)
     p = sb.predict(plain, x)

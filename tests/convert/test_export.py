@@ -72,7 +72,7 @@ def test_regressions_and_mixtures_answer_as_predict_does_in_onnxruntime(kind, tm
     head = sb.layers.Dense(1 if kind == "regression" else 3, posterior=posterior)
     model = keras.Sequential([keras.Input((4,), name="rows"), keras.layers.Dense(5, "tanh"), head])
     crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("sgd", sb.GaussianNLL(0.3) if kind == "regression" else crossentropy)
+    model.compile("sgd", sb.Gaussian(0.3) if kind == "regression" else crossentropy)
     found = _onnx(sb.freeze_draws(model, 4, seed=1), ROWS, str(tmp_path / "model.onnx"))
     _assert_same(found, sb.predict(model, ROWS, draws=4, seed=1))
 

@@ -187,7 +187,7 @@ def _without_noise(X, y):
         (BayesianRegressor, _no_posterior, "needs a model with a posterior"),
         (BayesianRegressor, _too_wide, "needs a model with 1 outputs, y.shape.1., or 2"),
         (BayesianClassifier, _too_wide, "needs a model with 2 outputs, y.shape.1.; got 6"),
-        (BayesianRegressor, _without_noise, "needs a model compiled with GaussianNLL"),
+        (BayesianRegressor, _without_noise, "needs a model compiled with Gaussian"),
         (BayesianClassifier, _without_noise, "needs a model compiled with a cross-entropy"),
     ],
 )

@@ -20,7 +20,7 @@ from singularbayes.estimators.calibration import (
 )
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
-from singularbayes.estimators.network import MultilayerPerceptron, WeightedMeanScaleNLL, seeded
+from singularbayes.estimators.network import MultilayerPerceptron, WeightedMeanScale, seeded
 from singularbayes.estimators.trainer import one_thread_if_small
 from singularbayes.estimators.variance import Tail, VarianceModel, variance_over_square
 
@@ -291,7 +291,7 @@ def test_the_error_of_a_pool_is_that_of_members_less_their_variance():
 def test_the_loss_of_a_noise_head_counts_rows_by_their_weights_and_no_padding():
     rng = np.random.default_rng(0)
     y, outputs = rng.normal(size=(6, 1)).astype("float32"), rng.normal(size=(6, 2)).astype("float32")
-    loss, weight = WeightedMeanScaleNLL(), np.array([1, 2, 3, 1, 2, 1], "float32")
+    loss, weight = WeightedMeanScale(), np.array([1, 2, 3, 1, 2, 1], "float32")
     repeated = loss(np.repeat(y, weight.astype(int), axis=0), np.repeat(outputs, weight.astype(int), axis=0))
     padding = np.full((10, 2), 9.0, "float32")  # of another row, whose noise is large
     padded = np.concatenate([weight * 16 / weight.sum(), np.zeros(10, "float32")])
@@ -412,7 +412,7 @@ def test_of_the_first_rows_some_are_trained_on_whatever_the_fraction():
 def test_networks_of_the_user_are_trained_with_their_loss_and_optimizer():
     def compiled(X, y, noise):
         model = build(X, y)
-        model.compile(keras.optimizers.SGD(0.005), sb.GaussianNLL(noise))
+        model.compile(keras.optimizers.SGD(0.005), sb.Gaussian(noise))
         return model
 
     def with_head(X, y):

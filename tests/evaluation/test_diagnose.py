@@ -9,7 +9,7 @@ from posterior_table import TORCH_FIRST
 from predictions import class_predictive, value_predictive
 
 import singularbayes as sb
-from singularbayes import FullRank, GaussianNLL, LowRank, MeanScaleNLL, layers
+from singularbayes import FullRank, Gaussian, LowRank, MeanScale, layers
 from singularbayes.evaluation import symptoms
 
 pytestmark = pytest.mark.on_torch
@@ -60,7 +60,7 @@ def _names(diagnosis):
     return [finding.name for finding in diagnosis.findings]
 
 
-@pytest.mark.parametrize(("outputs", "loss", "y"), [(2, LOGITS, LABELS), (2, MeanScaleNLL(), TARGETS)])
+@pytest.mark.parametrize(("outputs", "loss", "y"), [(2, LOGITS, LABELS), (2, MeanScale(), TARGETS)])
 def test_a_model_that_is_well_has_nothing(outputs, loss, y):
     found = sb.diagnose(_fitted(_model(outputs, loss), y), X[300:], y[300:])
     assert found.findings == (), found
@@ -118,14 +118,14 @@ def test_a_kl_that_no_fit_can_pay_for_is_found():
 
 
 def test_of_values_a_fit_can_save_the_log_of_spread_over_noise():
-    model, p = _model(1, GaussianNLL(0.3), num_data=10), value_predictive(np.zeros((2, 600, 1)), 0.3)
+    model, p = _model(1, Gaussian(0.3), num_data=10), value_predictive(np.zeros((2, 600, 1)), 0.3)
     (finding,) = symptoms.kl_dominates(_case(model, p, TARGETS))
     assert f"saves {np.log(TARGETS.std() / 0.3):.3g} over" in finding.sentence
     assert not list(symptoms.kl_dominates(_case(model, p)))  # without targets nobody knows
     assert not list(symptoms.kl_dominates(_case(model, value_predictive(np.zeros((2, 600, 1))), TARGETS)))
 
 
-@pytest.mark.parametrize("loss", [MeanScaleNLL(), keras.losses.Huber()])
+@pytest.mark.parametrize("loss", [MeanScale(), keras.losses.Huber()])
 def test_of_learned_noise_nobody_knows_what_a_fit_can_save(loss):
     # A new model's noise is wider than the targets spread: taken for known, it would leave nothing to gain.
     model = _model(2, loss, num_data=10)
@@ -133,7 +133,7 @@ def test_of_learned_noise_nobody_knows_what_a_fit_can_save(loss):
     (finding,) = symptoms.kl_dominates(_case(model, p, 0.1 * TARGETS))
     assert "saves 0 over" in finding.sentence
     assert "kl_dominates" not in sb.diagnose(model, X, 0.1 * TARGETS, draws=5, likelihood="mean_scale")
-    known = _model(1, GaussianNLL(2.0), num_data=10)
+    known = _model(1, Gaussian(2.0), num_data=10)
     assert "kl_dominates" in sb.diagnose(known, X, TARGETS, draws=5)
 
 

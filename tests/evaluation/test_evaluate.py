@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn.linear_model import LinearRegression
 
 import singularbayes as sb
-from singularbayes import Adapter, GaussianNLL, LowRank, layers, metrics
+from singularbayes import Adapter, Gaussian, LowRank, layers, metrics
 from singularbayes.evaluation import Evaluation
 from singularbayes.metrics import MEASURES, find_measure
 from singularbayes.prediction.recalibration import Temperature
@@ -206,7 +206,7 @@ def test_a_given_task_replaces_a_loss_that_does_not_specify_it():
     model = _network(LowRank(2), keras.losses.LogCosh())
     test = RNG.normal(size=(5, 4)), RNG.normal(size=(5, 3))
     assert sb.evaluate(model, test, task="regression", draws=3).task == "regression"
-    assert sb.evaluate(_network(LowRank(2), GaussianNLL(0.5)), test, draws=3).metrics["variance_aleatoric"] == 0.25
+    assert sb.evaluate(_network(LowRank(2), Gaussian(0.5)), test, draws=3).metrics["variance_aleatoric"] == 0.25
     with pytest.raises(ValueError, match="does not specify it"):
         sb.evaluate(model, test, draws=3)
     with pytest.raises(ValueError, match="predictions of task='classification'; got those of regression"):

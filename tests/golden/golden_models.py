@@ -264,7 +264,7 @@ def build(name: str) -> keras.Model:
     layers = [step.layer(posterior_of(step)) for step in network.steps]
     model = keras.Sequential([keras.Input(x.shape[1:], dtype=str(x.dtype)), *layers])
     cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.0), sb.MeanScaleNLL() if network.values else cross_entropy)
+    model.compile(keras.optimizers.SGD(0.0), sb.MeanScale() if network.values else cross_entropy)
     return model
 
 

@@ -8,7 +8,7 @@ from posterior_table import TORCH_FIRST
 from scipy import stats
 
 import singularbayes as sb
-from singularbayes import GaussianNLL, LowRank, MeanScale, MeanScaleNLL, layers
+from singularbayes import Gaussian, LowRank, MeanScale, layers
 
 pytestmark = pytest.mark.on_torch
 
@@ -25,7 +25,7 @@ def _trained(network, x, y, steps=200):
     model = keras.Sequential([keras.Input(x.shape[1:]), *network])
     rate = keras.optimizers.schedules.CosineDecay(0.2, steps)
     together = 1 if keras.backend.backend() == "torch" else steps
-    model.compile(keras.optimizers.Adam(rate), MeanScaleNLL(), steps_per_execution=together)
+    model.compile(keras.optimizers.Adam(rate), MeanScale(), steps_per_execution=together)
     model.fit(np.tile(x, (steps, 1)), np.tile(y, (steps, 1)), batch_size=len(x), shuffle=False, verbose=0)
     return model
 
@@ -55,30 +55,30 @@ def test_the_loss_is_minus_the_log_density_summed_over_outputs():
     scale = RNG.uniform(0.2, 3, (6, 3))
     prediction = np.concatenate([mean, _rho(scale)], -1).astype("float32")
     expected = -stats.norm(mean, scale).logpdf(y).sum(-1)
-    loss = MeanScaleNLL(reduction=None)
+    loss = MeanScale(reduction=None)
     np.testing.assert_allclose(ops.convert_to_numpy(loss(y, prediction)), expected, rtol=1e-4)
-    assert isinstance(keras.losses.deserialize(keras.losses.serialize(loss)), MeanScaleNLL)
+    assert isinstance(keras.losses.deserialize(keras.losses.serialize(loss)), MeanScale)
 
 
 @TORCH_FIRST
-@pytest.mark.parametrize("loss", [GaussianNLL(0.5), MeanScaleNLL()])
+@pytest.mark.parametrize("loss", [Gaussian(0.5), MeanScale()])
 def test_targets_without_their_last_axis_of_one_are_the_same_targets(loss):
     y = RNG.normal(size=7).astype("float32")
-    prediction = RNG.normal(size=(7, 1 if isinstance(loss, GaussianNLL) else 2)).astype("float32")
+    prediction = RNG.normal(size=(7, 1 if isinstance(loss, Gaussian) else 2)).astype("float32")
     one, other = (float(ops.convert_to_numpy(loss(targets, prediction))) for targets in (y, y[:, None]))
     assert one == other
 
 
-@pytest.mark.parametrize("loss", [GaussianNLL(0.5), MeanScaleNLL()])
+@pytest.mark.parametrize("loss", [Gaussian(0.5), MeanScale()])
 def test_targets_of_another_shape_are_refused(loss):
     with pytest.raises(ValueError, match=rf"{type(loss).__name__} needs targets in the shape of the means, \(7, 2\)"):
-        loss(np.zeros(7), np.zeros((7, 2 if isinstance(loss, GaussianNLL) else 4)))
+        loss(np.zeros(7), np.zeros((7, 2 if isinstance(loss, Gaussian) else 4)))
 
 
 def _bayesian(noise=None):
     head = [layers.Dense(2, posterior=LowRank(2, eta=1.0)), *([noise] if noise else [])]
     model = keras.Sequential([keras.Input((3,)), layers.Dense(8, "tanh", posterior=LowRank(2, eta=0.5)), *head])
-    model.compile("adam", MeanScaleNLL())
+    model.compile("adam", MeanScale())
     return model
 
 
@@ -129,7 +129,7 @@ def test_the_learned_noise_starts_where_it_is_told(scale):
 
 def test_wrong_heads_and_scales_are_refused():
     with pytest.raises(ValueError, match=r"two outputs for every target, .*got outputs of shape \(examples, …, 3\)"):
-        MeanScaleNLL()(np.zeros((2, 1)), np.zeros((2, 3)))
+        MeanScale()(np.zeros((2, 1)), np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"Double the units of the last layer, or put layers.LearnedNoise\(\) behind"):
         MeanScale().statistics(np.zeros((5, 2, 1)))
     for scale in (0, -1.0, float("inf"), float("nan")):

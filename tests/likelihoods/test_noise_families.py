@@ -9,7 +9,7 @@ from scipy import integrate, special, stats
 
 import singularbayes as sb
 from singularbayes.likelihoods import COUNTS, GAUSSIAN, LAPLACE, RunningMoments, StudentTFamily
-from singularbayes.likelihoods.mean_scale import MIN_SCALE
+from singularbayes.likelihoods.base import MIN_SCALE
 
 pytestmark = pytest.mark.on_torch
 
@@ -26,16 +26,16 @@ def _nbinom(mean, alpha):
 
 # Loss, its outputs, targets, and the distribution that they mean.
 LOSSES = {
-    "laplace": (sb.LaplaceNLL(), BOTH, TARGETS, stats.laplace(MEAN, SCALE)),
-    "laplace, known": (sb.LaplaceNLL(0.4), MEAN, TARGETS, stats.laplace(MEAN, 0.4)),
-    "student_t": (sb.StudentTNLL(df=3), BOTH, TARGETS, stats.t(3, MEAN, SCALE)),
-    "student_t, known": (sb.StudentTNLL(df=5.5, scale=2.0), MEAN, TARGETS, stats.t(5.5, MEAN, 2.0)),
-    "poisson": (sb.PoissonNLL(), MEAN, MANY, stats.poisson(np.exp(MEAN))),
-    "negative_binomial": (sb.NegativeBinomialNLL(), BOTH, MANY, _nbinom(np.exp(MEAN), SCALE)),
-    "negative_binomial, known": (sb.NegativeBinomialNLL(2.0), MEAN, MANY, _nbinom(np.exp(MEAN), 2.0)),
-    "bernoulli": (sb.BernoulliNLL(), MEAN, MANY % 2, stats.bernoulli(special.expit(MEAN))),
+    "laplace": (sb.LaplaceNoise(), BOTH, TARGETS, stats.laplace(MEAN, SCALE)),
+    "laplace, known": (sb.LaplaceNoise(0.4), MEAN, TARGETS, stats.laplace(MEAN, 0.4)),
+    "student_t": (sb.StudentTNoise(df=3), BOTH, TARGETS, stats.t(3, MEAN, SCALE)),
+    "student_t, known": (sb.StudentTNoise(df=5.5, scale=2.0), MEAN, TARGETS, stats.t(5.5, MEAN, 2.0)),
+    "poisson": (sb.Poisson(), MEAN, MANY, stats.poisson(np.exp(MEAN))),
+    "negative_binomial": (sb.NegativeBinomial(), BOTH, MANY, _nbinom(np.exp(MEAN), SCALE)),
+    "negative_binomial, known": (sb.NegativeBinomial(2.0), MEAN, MANY, _nbinom(np.exp(MEAN), 2.0)),
+    "bernoulli": (sb.Bernoulli(), MEAN, MANY % 2, stats.bernoulli(special.expit(MEAN))),
     "bernoulli, not logits": (
-        sb.BernoulliNLL(from_logits=False),
+        sb.Bernoulli(from_logits=False),
         special.expit(MEAN),
         MANY % 2,
         stats.bernoulli(special.expit(MEAN)),
@@ -60,7 +60,7 @@ def test_a_loss_is_minus_the_log_density_summed_over_outputs(name):
 @pytest.mark.parametrize("alpha", [1e-6, 1e-3, 0.1, 3.0, 50.0])
 def test_the_negative_binomial_is_accurate_from_poisson_to_wide(alpha):
     y, mean = np.array([0, 1, 3, 40, 900.0]), np.array([0.01, 1.0, 20.0, 45.0, 1000.0])
-    loss = sb.NegativeBinomialNLL(alpha, reduction=None)
+    loss = sb.NegativeBinomial(alpha, reduction=None)
     found = ops.convert_to_numpy(loss(y[:, None].astype("float32"), np.log(mean)[:, None].astype("float32")))
     np.testing.assert_allclose(found, -_nbinom(mean, alpha).logpmf(y), rtol=1e-4, atol=2e-4)
 
@@ -155,16 +155,16 @@ def test_mean_variance_and_quantiles_are_those_of_targets_drawn_from_every_draw(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sb.StudentTNLL(df=2), r"StudentTNLL needs df > 2, so that the noise has a variance; got df=2"),
+        (lambda: sb.StudentTNoise(df=2), r"StudentTNoise needs df > 2, so that the noise has a variance; got df=2"),
         (lambda: sb.StudentTNoise(1.5), r"StudentTNoise needs df > 2"),
-        (lambda: sb.LaplaceNLL(0.0), r"LaplaceNLL needs .*scale"),
-        (lambda: sb.NegativeBinomialNLL(-1.0), r"NegativeBinomialNLL needs .*dispersion"),
-        (lambda: sb.LaplaceNLL()(np.ones((4, 1)), np.ones((4, 3))), r"two outputs for every target"),
-        (lambda: sb.PoissonNLL()(np.ones((4, 2)), np.ones((4, 3))), r"PoissonNLL needs targets in the shape"),
-        (lambda: sb.BernoulliNLL()(np.ones((4, 2)), np.ones((4, 3))), r"BernoulliNLL needs labels in the shape"),
+        (lambda: sb.LaplaceNoise(0.0), r"LaplaceNoise needs .*scale"),
+        (lambda: sb.NegativeBinomial(-1.0), r"NegativeBinomial needs .*dispersion"),
+        (lambda: sb.LaplaceNoise()(np.ones((4, 1)), np.ones((4, 3))), r"two outputs for every target"),
+        (lambda: sb.Poisson()(np.ones((4, 2)), np.ones((4, 3))), r"Poisson needs targets in the shape"),
+        (lambda: sb.Bernoulli()(np.ones((4, 2)), np.ones((4, 3))), r"Bernoulli needs labels in the shape"),
         (
             lambda: sb.Poisson(False).statistics(-np.ones((1, 2, 1))),
-            r"needs rates, .* -1.*PoissonNLL",
+            r"needs rates, .* -1.*Poisson",
         ),
         (lambda: COUNTS.nll(np.ones(2), np.ones(2), np.array([0.5, 1])), r"counts needs targets that are integers"),
     ],
@@ -182,7 +182,7 @@ def test_fit_trains_counts_and_outliers_and_files_load(tmp_path):
     rate = np.exp(1 + 0.5 * x)
     counts = rng.negative_binomial(2.0, 1 / (1 + 0.5 * rate)).astype("float32")  # α = ½
     model = keras.Sequential([keras.Input((1,)), sb.layers.Dense(1, posterior=sb.FullRank()), sb.layers.LearnedNoise()])
-    model.compile(keras.optimizers.Adam(0.05), sb.NegativeBinomialNLL())
+    model.compile(keras.optimizers.Adam(0.05), sb.NegativeBinomial())
     model.fit(x, counts, epochs=30, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(num_data=400, beta=1.0)])
     model.save(tmp_path / "counts.keras")
     p = sb.predict(sb.load(tmp_path / "counts.keras"), x, draws=40)

@@ -37,7 +37,7 @@ def _network():
 
 def test_a_trained_model_predicts_the_same_and_trains_on_as_if_it_had_not_been_saved(tmp_path):
     model = _network()
-    model.compile(keras.optimizers.Adam(0.01), sb.GaussianNLL(0.5), jit_compile=keras.backend.backend() == "jax")
+    model.compile(keras.optimizers.Adam(0.01), sb.Gaussian(0.5), jit_compile=keras.backend.backend() == "jax")
     schedule = sb.KLSchedule(num_data=8, beta=0.5)
     model.fit(X, Y, verbose=0, callbacks=[schedule])
     model.save(tmp_path / "model.keras")
@@ -57,7 +57,7 @@ def test_a_trained_model_predicts_the_same_and_trains_on_as_if_it_had_not_been_s
 
 def test_a_loaded_model_states_the_kl_weight_of_its_file_and_trains_with_it(tmp_path):
     model = _network()
-    model.compile(keras.optimizers.SGD(0.0), sb.GaussianNLL(0.5), jit_compile=keras.backend.backend() == "jax")
+    model.compile(keras.optimizers.SGD(0.0), sb.Gaussian(0.5), jit_compile=keras.backend.backend() == "jax")
     model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(num_data=8, beta=0.5)])
     model.save(tmp_path / "model.keras")
     again = sb.load(tmp_path / "model.keras")

@@ -24,7 +24,7 @@ def _linear(noise, max_rank=8):
     keras.utils.set_random_seed(0)
     posterior = AdaptiveLowRank(max_rank=max_rank)
     model = keras.Sequential([keras.Input((10,)), layers.Dense(8, use_bias=False, posterior=posterior)])
-    model.compile(keras.optimizers.Adam(0.03), sb.GaussianNLL(noise))
+    model.compile(keras.optimizers.Adam(0.03), sb.Gaussian(noise))
     return model
 
 
@@ -76,7 +76,7 @@ def test_columns_are_switched_off_in_fit_without_another_compilation():
 def test_a_column_of_noise_is_switched_off_in_the_first_epoch_with_the_full_kl_weight_and_not_before(beta, counts):
     x, y, _ = _teacher(3, 0.3)
     model = _linear(0.3, max_rank=4)
-    model.compile(keras.optimizers.SGD(0.0), sb.GaussianNLL(0.3))
+    model.compile(keras.optimizers.SGD(0.0), sb.Gaussian(0.3))
     (posterior,) = sb.find_posteriors(model)
     loc, scale, _ = posterior.ab.float64_values()
     loc[:, 1] = 0.0

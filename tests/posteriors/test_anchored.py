@@ -69,7 +69,7 @@ def test_on_a_conjugate_model_the_mean_shrinks_to_the_anchor():
     (factor,) = dense.posterior.factors
     anchor = factor.float64_values()[2][0].item()
     schedule = keras.optimizers.schedules.CosineDecay(0.03, 600)
-    model.compile(keras.optimizers.Adam(schedule), sb.GaussianNLL(1.0))
+    model.compile(keras.optimizers.Adam(schedule), sb.Gaussian(1.0))
     ones = np.ones((n, 1), "float32")
     model.fit(ones, y, batch_size=n, epochs=600, verbose=0, callbacks=[sb.KLSchedule(n, beta=1.0)])
     precision = n + 1 / s**2

@@ -8,7 +8,7 @@ from posterior_table import set_factor
 from scipy import stats
 
 import singularbayes as sb
-from singularbayes import FullRank, GaussianNLL, Normal, layers
+from singularbayes import FullRank, Gaussian, Normal, layers
 
 NUM, PRIOR, NOISE = 16, 0.8, 0.7
 # Orthogonal design: XᵀX = diag(λ), so the exact posterior is a product over weights, which FullRank can be.
@@ -36,7 +36,7 @@ def _evidence():
 def test_training_recovers_the_exact_posterior():
     model = _model(rho_lr=3.0)
     rate = keras.optimizers.schedules.CosineDecay(0.02, 12_000)
-    model.compile(keras.optimizers.Adam(rate), GaussianNLL(NOISE))
+    model.compile(keras.optimizers.Adam(rate), Gaussian(NOISE))
     x, y = np.tile(X, (100, 1)), np.tile(Y, (100, 1))  # every batch has all examples, and a draw of its own
     sb.set_kl(model, num_data=NUM, beta=1.0)
     model.fit(x, y, NUM, 120, 0, shuffle=False)
@@ -54,7 +54,7 @@ def test_at_the_exact_posterior_the_loss_is_the_negative_log_evidence():
     model(X, training=True)
     kl = float(ops.convert_to_numpy(sum(model.losses)))
     # E_q of the mean Gaussian loss: at the mean, plus the spread of x W over 2 noise².
-    at_mean = float(ops.convert_to_numpy(GaussianNLL(NOISE)(Y, X @ EXACT_MEAN[:, None])))
+    at_mean = float(ops.convert_to_numpy(Gaussian(NOISE)(Y, X @ EXACT_MEAN[:, None])))
     spread = float((X**2 @ EXACT_SD**2).mean() / (2 * NOISE**2))
     assert NUM * (at_mean + spread + kl) == pytest.approx(-_evidence(), rel=1e-5)
 
@@ -63,7 +63,7 @@ def test_at_the_exact_posterior_the_loss_is_the_negative_log_evidence():
 def test_prediction_from_the_exact_posterior_has_the_exact_mean_and_variance():
     model = _model()
     set_factor(model.layers[0].posterior.w, EXACT_MEAN[:, None], EXACT_SD[:, None])
-    model.compile(loss=GaussianNLL(NOISE))
+    model.compile(loss=Gaussian(NOISE))
     predicted = sb.predict(model, X, draws=2000, seed=3)
     variance = X**2 @ EXACT_SD**2
     z = (predicted.mean - X @ EXACT_MEAN) / np.sqrt(variance / 2000)

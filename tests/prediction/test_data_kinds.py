@@ -203,7 +203,7 @@ def test_evaluate_and_what_follows_take_the_targets_of_a_stream(model):
 
 def test_one_input_of_one_feature_may_lack_its_axis():
     model = keras.Sequential([keras.Input((1,)), layers.Dense(1, posterior=FullRank())])
-    model.compile("adam", sb.GaussianNLL(0.5))
+    model.compile("adam", sb.Gaussian(0.5))
     column = ask(model, X[:, :1])
     for x in (X[:, 0], pd.Series(X[:, 0]), pl.Series(X[:, 0]), X[:, 0].tolist()):
         np.testing.assert_array_equal(ask(model, x).draws, column.draws)

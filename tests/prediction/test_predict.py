@@ -291,7 +291,7 @@ class TestInputsAndOutputs:
             "two": layers.Dense(2, name="two", posterior=FullRank())(x),
         }
         model = keras.Model(x, parts if outputs is dict else list(parts.values()))
-        loss = {"one": keras.losses.SparseCategoricalCrossentropy(from_logits=True), "two": sb.GaussianNLL(0.5)}
+        loss = {"one": keras.losses.SparseCategoricalCrossentropy(from_logits=True), "two": sb.Gaussian(0.5)}
         if outputs is dict and losses is list:
             pytest.skip("Keras takes no list of losses for a dict of outputs")
         model.compile(loss=loss if losses is dict else list(loss.values()))
@@ -313,7 +313,7 @@ class TestInputsAndOutputs:
     @JAX_FIRST
     def test_the_loss_of_the_output_says_its_likelihood(self):
         model = self._model(list)
-        model.compile(loss=[keras.losses.SparseCategoricalCrossentropy(from_logits=True), sb.GaussianNLL(0.5)])
+        model.compile(loss=[keras.losses.SparseCategoricalCrossentropy(from_logits=True), sb.Gaussian(0.5)])
         assert np.allclose(sb.predict(model, [X, X[:, :2]], 3, output=0).mean.sum(-1), 1)
         value = sb.predict(model, [X, X[:, :2]], 3, output=1)
         np.testing.assert_allclose(value.variance("total") - value.variance("epistemic"), 0.25)

@@ -97,9 +97,9 @@ def test_quantiles_need_the_draws():
 
 
 def test_total_variance_needs_the_noise():
-    with pytest.raises(ValueError, match=r"GaussianNLL\(scale\)"):
+    with pytest.raises(ValueError, match=r"Gaussian\(scale\)"):
         value_predictive(np.zeros((3, 2, 1))).variance("total")
-    with pytest.raises(ValueError, match=r"The aleatoric variance needs the noise, .*MeanScaleNLL\(\)"):
+    with pytest.raises(ValueError, match=r"The aleatoric variance needs the noise, .*MeanScale\(\)"):
         value_predictive(np.zeros((3, 2, 1))).variance("aleatoric")
     with pytest.raises(ValueError, match=r"one of \['epistemic', 'aleatoric', 'total'\]; got variance='noise'"):
         value_predictive(np.zeros((3, 2, 1))).variance("noise")

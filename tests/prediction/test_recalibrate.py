@@ -188,7 +188,7 @@ def test_wrong_input_is_refused():
         lambda: sb.recalibrate(value_predictive(p.draws), y),
         lambda: VarianceScale(2.0)(value_predictive(p.draws)),
     ):
-        with pytest.raises(ValueError, match=r"needs the total variance, .*GaussianNLL\(scale\) or .*pass likelihood="):
+        with pytest.raises(ValueError, match=r"needs the total variance, .*Gaussian\(scale\) or .*pass likelihood="):
             call()
     with pytest.raises(TypeError, match="recalibrate needs a Predictive, as predict returns it; got ndarray"):
         sb.recalibrate(p.mean, y)

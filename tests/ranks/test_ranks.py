@@ -85,7 +85,7 @@ def test_by_loss_takes_the_smallest_truncation_within_a_standard_error(trained):
 def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((6,)), layers.Dense(4, posterior=LowRank(3))])
-    model.compile("adam", sb.GaussianNLL(0.1))
+    model.compile("adam", sb.Gaussian(0.1))
     x, _ = _examples()
     y = keras.ops.convert_to_numpy(model(x))
     found = ranks.by_loss(model, x, y, shares=(0.2, 1.0))

@@ -203,7 +203,7 @@ def _values(loss):
     [
         (build, True, ["nll", "auroc_ood_mi"]),
         (build, False, ["nll"]),
-        (_values(sb.GaussianNLL(0.5)), True, ["nll_total", "auroc_ood_epistemic"]),
+        (_values(sb.Gaussian(0.5)), True, ["nll_total", "auroc_ood_epistemic"]),
         (_values("mse"), False, ["rmse"]),
     ],
 )

@@ -14,7 +14,7 @@ def classifier():
 
 @pytest.fixture(scope="session")
 def regressor():
-    return small_model(1, sb.GaussianNLL(0.5))
+    return small_model(1, sb.Gaussian(0.5))
 
 
 @pytest.fixture(scope="session")

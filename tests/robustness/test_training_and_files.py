@@ -127,8 +127,8 @@ def test_precisions_work(tmp_path, optimizer, dtype):
 LOSSES = {
     "mse": "mse",
     "mae": "mae",
-    "gaussian": sb.GaussianNLL(0.5),
-    "mean and scale": sb.MeanScaleNLL(),
+    "gaussian": sb.Gaussian(0.5),
+    "mean and scale": sb.MeanScale(),
     "binary": "binary_crossentropy",
     "binary logits": keras.losses.BinaryCrossentropy(from_logits=True),
     "classes": "sparse_categorical_crossentropy",

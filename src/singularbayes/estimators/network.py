@@ -20,7 +20,6 @@ from singularbayes.likelihoods import (
     Classification,
     Likelihood,
     MeanScale,
-    MeanScaleNLL,
 )
 from singularbayes.models import as_numpy
 from singularbayes.posteriors import FullRank, LowRank, Mixture, find_posteriors, find_random_posteriors
@@ -31,8 +30,8 @@ START_NOISE = 0.3  # of standardised targets
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class WeightedMeanScaleNLL(MeanScaleNLL):
-    """The loss of a noise head: `MeanScaleNLL` with every example weighed by its scale σ (β-NLL with β = ½).
+class WeightedMeanScale(MeanScale):
+    """The loss of a noise head: `MeanScale` with every example weighed by its scale σ (β-NLL with β = ½).
 
     Plain likelihood divides the gradient of the mean by σ², so a head can give up on examples by widening σ there. The
     weights have mean 1 over a batch, without its padding, whose `sample_weight` is 0; and no gradient.
@@ -47,24 +46,15 @@ class WeightedMeanScaleNLL(MeanScaleNLL):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class MultiLabelNLL(keras.losses.Loss):
-    """−log p of independent yes-or-no labels, summed over labels, from logits."""
+class MultiLabel(Classification):
+    """Labels that do not exclude each other, whose −log p is summed: the last axis has one logit per label."""
 
-    def __init__(self, reduction="sum_over_batch_size", name="multi_label_nll", **kwargs):
-        super().__init__(reduction=reduction, name=name, **kwargs)
+    from_logits = True
+    activation = staticmethod(keras.activations.sigmoid)
 
     def call(self, y_true, y_pred):
         y_true = ops.cast(y_true, y_pred.dtype)
         return ops.sum(ops.softplus(y_pred) - y_true * y_pred, axis=-1)
-
-
-@keras.saving.register_keras_serializable(package="singularbayes")
-@dataclass(frozen=True)
-class MultiLabel(Classification):
-    """Labels that do not exclude each other: the last axis has one logit per label."""
-
-    from_logits: bool = True
-    activation = staticmethod(keras.activations.sigmoid)
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return special.expit(np.asarray(outputs, "float64"))
@@ -164,9 +154,9 @@ class MultilayerPerceptron:
 def loss_and_likelihood(task: str, head: bool) -> tuple[keras.losses.Loss, Likelihood]:
     """Returns what a network of the estimators is trained with; `head` is whether it predicts the noise."""
     if task == "regression":
-        return (WeightedMeanScaleNLL() if head else MeanScaleNLL()), MeanScale()
+        return (WeightedMeanScale() if head else MeanScale()), MeanScale()
     if task == "labels":
-        return MultiLabelNLL(), MultiLabel()
+        return MultiLabel(), MultiLabel()
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True), Categorical()
 
 

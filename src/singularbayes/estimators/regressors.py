@@ -113,7 +113,7 @@ class BayesianRegressor(Regressor):
         model: a function `model(X, y, **model_kwargs)` that returns a new Keras model with layers of `singularbayes`.
             X and y are the standardised data, y (rows, outputs). A model that is not compiled is trained with Adam: it
             gets one learned noise level for y.shape[1] outputs, and predicts the noise with twice as many. A compiled
-            one is trained with its loss, `GaussianNLL(scale)` or `MeanScaleNLL()`, and its optimizer.
+            one is trained with its loss, `Gaussian(scale)` or `MeanScale()`, and its optimizer.
         model_kwargs: arguments of the function.
         beta, calibrate, draws, batch_size, …: as in `BayesianMLPRegressor`.
 

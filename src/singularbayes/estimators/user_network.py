@@ -6,7 +6,6 @@ import numpy as np
 from singularbayes.estimators.network import (
     START_NOISE,
     MultiLabel,
-    MultiLabelNLL,
     Network,
     loss_and_likelihood,
     own_optimizer,
@@ -50,13 +49,13 @@ def _compiled(name: str, model: keras.Model, task: str) -> Network:
     loss = keras.losses.get(model.loss) if isinstance(model.loss, str) else model.loss
     likelihood: Likelihood | None
     if task == "labels":
-        likelihood = MultiLabel() if getattr(loss, "from_logits", isinstance(loss, MultiLabelNLL)) else None
+        likelihood = MultiLabel() if getattr(loss, "from_logits", False) else None
     else:
         likelihood = find_likelihood(None, loss, model.name, name)
     fits = likelihood is not None and (likelihood.task == "regression") == (task == "regression")
     if likelihood is None or not fits or not likelihood.specifies_noise:
         needed = {
-            "regression": "GaussianNLL(scale) or MeanScaleNLL()",
+            "regression": "Gaussian(scale) or MeanScale()",
             "classes": "a cross-entropy",
             "labels": "BinaryCrossentropy(from_logits=True)",
         }[task]

@@ -34,7 +34,7 @@ class Diagnosis:
 
     Of a model with mixtures it has a line for every component: its KL, and the NLL or squared error of it alone.
 
-    >>> finding = Finding("no_noise", "notice", "The loss has no noise.", "Use MeanScaleNLL.")
+    >>> finding = Finding("no_noise", "notice", "The loss has no noise.", "Use MeanScale.")
     >>> found = Diagnosis("net", (finding,), ("noise",))
     >>> "no_noise" in found, len(found)
     (True, 1)

@@ -30,7 +30,7 @@ _EPOCHS = 5  # the fewest that show a rise
 class Finding:
     """One problem. An "error" makes results invalid; a "warning" makes them doubtful; a "notice" informs.
 
-    >>> Finding("no_noise", "notice", "The loss has no noise.", "Use MeanScaleNLL.").severity
+    >>> Finding("no_noise", "notice", "The loss has no noise.", "Use MeanScale.").severity
     'notice'
     """
 
@@ -278,7 +278,7 @@ def no_noise(case: Case) -> Iterator[Finding]:
             "notice",
             "The loss does not specify the noise, so there is no total variance; and a squared error weighs the KL as "
             "if the noise had a standard deviation of 0.71.",
-            "sb.MeanScaleNLL() with layers.LearnedNoise() or a head of two; sb.GaussianNLL(scale) for known noise.",
+            "sb.MeanScale() with layers.LearnedNoise() or a head of two; sb.Gaussian(scale) for known noise.",
         )
 
 

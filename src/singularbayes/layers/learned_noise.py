@@ -10,7 +10,7 @@ from keras import ops
 class LearnedNoise(keras.layers.Layer):
     """Puts one learned standard deviation for each output behind the means: (…, k) becomes (…, 2 k).
 
-    The last layer of a model that is compiled with `MeanScaleNLL()`. The noise is a point estimate in log form, so that
+    The last layer of a model that is compiled with `MeanScale()`. The noise is a point estimate in log form, so that
     a step of the optimizer changes it by a share of itself, whatever the unit of the targets. Weight decay would pull
     it to 1: `optimizer.exclude_from_weight_decay(var_names=["log_scale"])`.
 

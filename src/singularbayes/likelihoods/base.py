@@ -1,15 +1,12 @@
 """The interface of a likelihood, and what those of classification and of regression have in common."""
 
-import dataclasses
-import functools
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
-from keras.src.losses.losses import LossFunctionWrapper  # what `compile` makes of a function
 from scipy import special
 
 from singularbayes.likelihoods.class_predictive import ClassPredictive
@@ -20,38 +17,40 @@ from singularbayes.likelihoods.value_predictive import ValuePredictive
 Moments = Mapping[str, RunningMoments]
 
 
-class Likelihood(ABC):
-    """What the outputs of a model mean, and what predictive distribution their draws make.
+class Likelihood(keras.losses.Loss):
+    """What the outputs of a model mean: the loss to compile with, and the predictive distribution that draws make.
 
-    One of your own subclasses `Classification` or `Regression`; pass an object of it as `likelihood=`.
+    One of your own subclasses `Classification` or `Regression`. With `call` a model can be compiled with it; otherwise
+    pass it as `likelihood=`.
 
     Attributes:
         task: "classification" or "regression".
         from_logits: the outputs still need `activation`; None where they are neither logits nor probabilities.
         predicts_noise: every draw of a regression predicts the noise around its prediction.
+        log_likelihood: the loss is minus the log-likelihood of the targets, so that the objective is an ELBO.
+        arguments: the names of the arguments of the constructor, which are attributes too.
 
     >>> from singularbayes.likelihoods import Categorical, Gaussian
-    >>> Categorical().task, Gaussian(0.1).task
-    ('classification', 'regression')
+    >>> Categorical().task, Gaussian(0.1).task, Gaussian(0.1) == Gaussian(0.1)
+    ('classification', 'regression', True)
     """
 
     task: str
     from_logits: bool | None = None
     predicts_noise = False
+    log_likelihood = True
+    arguments: tuple[str, ...] = ()
+
+    def __init__(self, name=None, **kwargs):
+        super().__init__(name=name or type(self).__name__.lower(), **kwargs)
 
     @property
     def specifies_noise(self) -> bool:
         """Whether predictions have a total variance."""
         return True
 
-    @classmethod
-    def from_loss(cls, loss) -> "Likelihood | None":
-        """Returns the likelihood that a compiled loss stands for; None where it is not of this class."""
-        return None
-
-    @classmethod
-    def highest_label(cls, loss, width: int) -> int | None:
-        """Returns the highest label that the loss takes for outputs of that width; None if targets are not labels."""
+    def highest_label(self, width: int) -> int | None:
+        """Returns the highest label for outputs of that width; None if targets are not labels."""
         return None
 
     @abstractmethod
@@ -80,11 +79,19 @@ class Likelihood(ABC):
         return {}
 
     def get_config(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) if dataclasses.is_dataclass(self) else {}
+        return {**super().get_config(), **self._values()}
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Likelihood":
-        return cls(**config)
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.arguments}
+
+    def __eq__(self, other) -> bool:
+        return type(self) is type(other) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._values().values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
 
 
 class Classification(Likelihood):
@@ -115,11 +122,11 @@ class Classification(Likelihood):
 
 
 class Regression(Likelihood):
-    """Outputs that give the mean of every target.
+    """Outputs that give the mean of every target; `statistics` takes them as they are.
 
     Attributes:
-        scale: standard deviation of the noise, where it is one number; None where it is unknown, or where every draw
-            predicts it. Then `predicts_noise` is True, and its variance is the statistic "noise_variance".
+        scale: of the noise, where it is one number; None where it is unknown, or where every draw predicts it. Then
+            `predicts_noise` is True, and its variance is the statistic "noise_variance".
         family: how targets are distributed around their mean.
 
     >>> from singularbayes.likelihoods import Gaussian
@@ -129,10 +136,7 @@ class Regression(Likelihood):
 
     task = "regression"
     scale: float | None = None
-
-    @property
-    def family(self) -> NoiseFamily:
-        return GAUSSIAN
+    family: NoiseFamily = GAUSSIAN
 
     @property
     def noise_std(self) -> float | None:
@@ -142,6 +146,14 @@ class Regression(Likelihood):
     @property
     def specifies_noise(self) -> bool:
         return self.predicts_noise or self.scale is not None
+
+    def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
+        return {"prediction": np.asarray(outputs, "float64")}
+
+    def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
+        p = moments["prediction"]
+        noise = np.sqrt(moments["noise_variance"].mean) if self.predicts_noise else self.noise_std
+        return ValuePredictive(p.mean, np.sqrt(p.variance), num_draws, draws, noise, self.family).in_one_column()
 
     def export_interval(self, found: Mapping[str, Any], level: float) -> dict[str, Any]:
         noise = found.get("noise", self.noise_std)
@@ -153,93 +165,59 @@ class Regression(Likelihood):
         z = float(self.family.quantile((1 + level) / 2, np.zeros(()), np.ones(())))
         return {"total_std": total, "lower": found["mean"] - z * total, "upper": found["mean"] + z * total}
 
-    def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
-        p = moments["prediction"]
-        noise = np.sqrt(moments["noise_variance"].mean) if self.predicts_noise else self.noise_std
-        return ValuePredictive(p.mean, np.sqrt(p.variance), num_draws, draws, noise, self.family).in_one_column()
+
+MIN_SCALE = 1e-6  # so that a target hit exactly has a finite density
 
 
-def is_loss(loss, kinds: Sequence) -> bool:
-    """Returns whether a loss is one of the classes or functions, or of a subclass that computes the same.
+def split_scales(outputs):
+    """Returns the first half of the last axis, and scales softplus(ρ) + 10⁻⁶ of the second half.
 
-    A subclass with a method of its own, other than its constructor and config, may compute anything, and so may a loss
-    of the same name.
+    Tensors give tensors; arrays of NumPy give float64.
     """
-    return any(kind_of_loss(loss) is kind or _computes(loss, kind) for kind in kinds)
-
-
-def _computes(loss, kind) -> bool:
-    if not isinstance(kind, type) or not isinstance(loss, kind):
-        return False
-    mro = type(loss).__mro__
-    own = {name for cls in mro[: mro.index(kind)] for name in vars(cls) if hasattr(kind, name)}
-    same = own.isdisjoint({"__call__", *(name for name in dir(kind) if not name.startswith("__"))} - _HARMLESS)
-    return same and getattr(loss, "fn", None) is _function_of(kind)
-
-
-_HARMLESS = {"get_config", "from_config"}
-
-
-@functools.cache
-def _function_of(kind):
-    """Returns the function that Keras's class of a loss wraps; None for other classes."""
-    return kind().fn if issubclass(kind, LossFunctionWrapper) else None
-
-
-def as_loss(loss):
-    """Returns a loss that `compile` was given as a name or a class as the object that Keras makes of it."""
-    return keras.losses.get(loss) if isinstance(loss, (str, type)) else loss
-
-
-def kind_of_loss(loss):
-    """Returns the class of a loss object, or the function that a loss is."""
-    if type(loss) is LossFunctionWrapper and not loss._fn_kwargs:
-        return loss.fn
-    return type(loss) if isinstance(loss, keras.losses.Loss) else loss
-
-
-def require_probabilities(outputs: np.ndarray, sum_to_one: bool, name: str) -> None:
-    """Raises where outputs cannot be probabilities; `name` is the likelihood of logits."""
-    if outputs.size and not (sum_to_one and outputs.min() >= 0 and outputs.max() <= 1 + 1e-6):
+    if outputs.shape[-1] % 2:
         raise ValueError(
-            f"The likelihood needs outputs that are probabilities; got values from {outputs.min():.3g} to "
-            f"{outputs.max():.3g}. If they are logits, compile with from_logits=True or pass likelihood={name!r}."
+            "A mean and a scale need two outputs for every target, the means first; got outputs of shape (examples, …, "
+            f"{outputs.shape[-1]}). Double the units of the last layer, or put layers.LearnedNoise() behind it."
         )
+    if isinstance(outputs, np.ndarray):
+        mean, rho = np.split(np.asarray(outputs, "float64"), 2, axis=-1)
+        return mean, np.logaddexp(0.0, rho) + MIN_SCALE
+    mean, rho = ops.split(outputs, 2, axis=-1)
+    return mean, ops.softplus(rho) + MIN_SCALE
 
 
-_MANY_CLASSES = 256  # below which the axis of the classes comes first in memory: NumPy is slow along a short last axis
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns softmax over the last axis, in float64."""
-    axis = 0 if logits.shape[-1] < _MANY_CLASSES else -1
-    z = np.array(np.moveaxis(logits, -1, axis), "float64", order="C")
-    z -= z.max(axis, keepdims=True)
-    np.exp(z, out=z)
-    z /= z.sum(axis, keepdims=True)
-    return np.moveaxis(z, axis, -1)
+def match_targets(loss: Likelihood, y_true, outputs):
+    """Returns targets in the shape of the outputs; (examples,) and (examples, 1) would make a table of differences."""
+    if len(y_true.shape) == len(outputs.shape) - 1 and outputs.shape[-1] == 1:
+        y_true = ops.expand_dims(y_true, -1)
+    if len(y_true.shape) != len(outputs.shape) or y_true.shape[-1] != outputs.shape[-1]:
+        need, got = tuple(outputs.shape), tuple(y_true.shape)
+        raise ValueError(f"{type(loss).__name__} needs targets in the shape of the outputs, {need}; got {got}.")
+    return ops.cast(y_true, outputs.dtype)
 
 
 def export_probabilities(probabilities) -> dict[str, Any]:
     """Returns mean, its entropy and mutual information over the draws in the first axis, as tensors."""
     mean = ops.mean(probabilities, axis=0)
-    entropy = export_entropy(mean)
-    disagreement = entropy - ops.mean(export_entropy(probabilities), axis=0)
+    entropy = _entropy(mean)
+    disagreement = entropy - ops.mean(_entropy(probabilities), axis=0)
     return {"mean": mean, "entropy": entropy, "mutual_information": ops.maximum(disagreement, 0.0)}
 
 
-def export_moments(values) -> dict[str, Any]:
-    """Returns mean and standard deviation over the draws in the first axis, as tensors."""
-    values = one_column(values)
+def export_moments(values, noise_variance=None) -> dict[str, Any]:
+    """Returns mean and standard deviation over the draws in the first axis, and the noise, as tensors."""
+    values = _one_column(values)
     mean = ops.mean(values, axis=0)
-    return {"mean": mean, "std": ops.sqrt(ops.mean(ops.square(values - mean), axis=0))}
+    found = {"mean": mean, "std": ops.sqrt(ops.mean(ops.square(values - mean), axis=0))}
+    noise = {} if noise_variance is None else {"noise": ops.sqrt(ops.mean(_one_column(noise_variance), axis=0))}
+    return found | noise
 
 
-def one_column(values):
+def _one_column(values):
     """Returns draws (draws, examples, 1) as (draws, examples), as `ValuePredictive` has them; others as they are."""
     return values[..., 0] if len(values.shape) == 3 and values.shape[-1] == 1 else values
 
 
-def export_entropy(p):
+def _entropy(p):
     """Returns the entropy over the last axis, in nats."""
     return -ops.sum(p * ops.log(ops.maximum(p, 1e-37)), axis=-1)

@@ -1,27 +1,145 @@
-"""The likelihood of a model's output, and whether its last activation agrees: logits have none, probabilities one."""
+"""The likelihood of a model's output: by name, by the compiled loss; and whether the last activation agrees with it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
-import numpy as np
-from keras import ops
-from keras.src.ops.nn import HardSigmoid, Sigmoid, Softmax
+from keras import losses
 
-from singularbayes import layers
-from singularbayes.likelihoods.base import Classification, Likelihood, as_loss, kind_of_loss
-from singularbayes.likelihoods.table import find_likelihood, likelihood_of_loss
+from singularbayes.likelihoods.base import Classification, Likelihood
+from singularbayes.likelihoods.classes import Bernoulli, Categorical
+from singularbayes.likelihoods.counts import NegativeBinomial, Poisson
+from singularbayes.likelihoods.values import Gaussian, LaplaceNoise, MeanScale, StudentTNoise
 from singularbayes.models import loss_of, names_of
 
-_ACTIVATED = (
-    keras.layers.Activation,
-    *(keras.layers.Dense, keras.layers.EinsumDense, keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D),
-    *(keras.layers.Conv2DTranspose, keras.layers.SeparableConv1D, keras.layers.SeparableConv2D),
-    *(layers.Dense, layers.EinsumDense, layers.Conv1D, layers.Conv2D, layers.Conv3D),
-    *(layers.Conv2DTranspose, layers.SeparableConv1D, layers.SeparableConv2D),
-)
-_SAME_VALUES = (keras.layers.Reshape, keras.layers.Flatten, keras.layers.Permute, keras.layers.Dropout)
+LIKELIHOODS: dict[str, Likelihood] = {
+    "categorical_logits": Categorical(),
+    "categorical": Categorical(from_logits=False),
+    "bernoulli_logits": Bernoulli(),
+    "bernoulli": Bernoulli(from_logits=False),
+    "gaussian": Gaussian(),
+    "mean_scale": MeanScale(),
+    "laplace": LaplaceNoise(),
+    "student_t": StudentTNoise(),
+    "poisson_log": Poisson(),
+    "poisson": Poisson(log_rate=False),
+    "negative_binomial": NegativeBinomial(),
+}
+_FOCAL: dict[Any, type[Classification]] = {  # which are no negative log-likelihoods
+    **dict.fromkeys((losses.BinaryFocalCrossentropy, losses.binary_focal_crossentropy), Bernoulli),
+    **dict.fromkeys((losses.CategoricalFocalCrossentropy, losses.categorical_focal_crossentropy), Categorical),
+}
+_WITH_LABELS = (losses.SparseCategoricalCrossentropy, losses.sparse_categorical_crossentropy)
+_CLASSES: dict[Any, type[Classification]] = {
+    **dict.fromkeys((losses.BinaryCrossentropy, losses.binary_crossentropy), Bernoulli),
+    **dict.fromkeys((losses.CategoricalCrossentropy, losses.categorical_crossentropy, *_WITH_LABELS), Categorical),
+    **_FOCAL,
+}
+# The noise that a loss without one implies for the weight of the KL, per output; Keras averages over k outputs, which
+# makes the implied noise of a squared error √k times as large.
+_VALUES: dict[Any, Likelihood] = {
+    **dict.fromkeys(
+        (losses.MeanSquaredError, losses.mean_squared_error),
+        Gaussian(implied="Gaussian noise of standard deviation √½ (0.71)"),
+    ),
+    **dict.fromkeys(
+        (losses.Huber, losses.huber), Gaussian(implied="Gaussian noise of standard deviation 1 for small errors")
+    ),
+    **dict.fromkeys(
+        (losses.MeanAbsoluteError, losses.mean_absolute_error), Gaussian(implied="Laplace noise of scale 1")
+    ),
+    **dict.fromkeys((losses.Poisson, losses.poisson), Poisson(log_rate=False)),
+}
+
+
+def find_likelihood(
+    identifier: Likelihood | str | None, loss=None, model: str = "model", caller: str = "predict"
+) -> Likelihood:
+    """Returns a likelihood from itself, its name, or, for None, from the loss that the model was compiled with.
+
+    Args:
+        caller: the function that errors name.
+    """
+    if isinstance(identifier, Likelihood):
+        return identifier
+    names = sorted(LIKELIHOODS)
+    if identifier is not None:
+        if isinstance(identifier, str) and identifier in LIKELIHOODS:
+            return LIKELIHOODS[identifier]
+        raise ValueError(
+            f"{caller} needs likelihood to be a Likelihood or one of {names}; got likelihood={identifier!r}."
+        )
+    found = likelihood_of_loss(loss)
+    if found is None:
+        fix = "Compile the model with its loss, or pass" if loss is None else "Pass"
+        raise ValueError(
+            f"{caller} needs to know what the outputs mean, and the loss of {model!r} does not specify it; got "
+            f"loss={loss!r}. {fix} likelihood= one of {names}."
+        )
+    return found
+
+
+def likelihood_of_loss(loss) -> Likelihood | None:
+    """Returns the likelihood that a compiled loss is, or stands for if it is Keras's own; None otherwise."""
+    loss = _as_loss(loss)
+    if isinstance(loss, Likelihood):
+        return loss
+    kind = _kind_of(loss)
+    if kind in _CLASSES:
+        return _CLASSES[kind](getattr(loss, "from_logits", False))  # the functions take probabilities
+    return _VALUES.get(kind)
+
+
+def why_no_elbo(loss) -> str | None:
+    """Returns why the objective with a compiled loss is no ELBO, in words; None where it is one.
+
+    >>> why_no_elbo(keras.losses.BinaryFocalCrossentropy())
+    'BinaryFocalCrossentropy is no negative log-likelihood, so the objective of training was no ELBO'
+    >>> why_no_elbo("mse") is None
+    True
+    """
+    loss = _as_loss(loss)
+    if loss is None:
+        return None
+    kind, smoothing = _kind_of(loss), getattr(loss, "label_smoothing", 0)
+    name, found = getattr(kind, "__name__", repr(loss)), likelihood_of_loss(loss)
+    if found is None or kind in _FOCAL or not found.log_likelihood:
+        which = "not known to be a log-likelihood" if found is None else "no negative log-likelihood"
+        return f"{name} is {which}, so the objective of training was no ELBO"
+    if smoothing:
+        return f"{name} has label_smoothing={smoothing:g}, so the objective of training was no ELBO of the labels"
+    return None
+
+
+def highest_label(loss, width: int | None) -> int | None:
+    """Returns the highest label that a loss takes for an output of that width; None where targets are not labels.
+
+    >>> highest_label("sparse_categorical_crossentropy", 3), highest_label("binary_crossentropy", 1)
+    (2, 1)
+    """
+    loss, found = _as_loss(loss), likelihood_of_loss(loss)
+    if width is None or found is None or (_kind_of(loss) in _CLASSES and _one_hot(loss, found)):
+        return None
+    return found.highest_label(width)
+
+
+def _one_hot(loss, found: Likelihood) -> bool:
+    return isinstance(found, Categorical) and _kind_of(loss) not in _WITH_LABELS
+
+
+def _as_loss(loss):
+    """Returns a loss that `compile` was given as a name or a class as the object that Keras makes of it."""
+    return losses.get(loss) if isinstance(loss, (str, type)) else loss
+
+
+def _kind_of(loss):
+    """Returns the class of a loss object, or the function that a loss is."""
+    return type(loss) if isinstance(loss, losses.Loss) else loss
+
+
 _TO_PROBABILITIES = (keras.activations.sigmoid, keras.activations.softmax)
+
+# -- of an output of a model -------------------------------------------------------------------------------------------
 
 
 def likelihood_of_output(
@@ -36,10 +154,7 @@ def likelihood_of_output(
     """
     identifier = _of_output(model, position, identifier, caller)
     likelihood = find_likelihood(identifier, loss_of(model, position), model.name, caller)
-    _refuse_second_activation(model, position, likelihood)
-    if identifier is None:
-        _require_activation(model, position, likelihood)
-        _refuse_softmax_of_labels(model, position, likelihood)
+    _require_activation(model, position, likelihood, compiled=identifier is None)
     return likelihood
 
 
@@ -61,9 +176,7 @@ def _of_output(model, position, identifier, caller: str) -> Likelihood | str | N
 def require_activations(model: keras.Model) -> None:
     """Raises where the compiled loss of an output contradicts the activation that the output ends in."""
     for position, likelihood in _classifications(model):
-        _refuse_second_activation(model, position, likelihood)
-        _require_activation(model, position, likelihood)
-        _refuse_softmax_of_labels(model, position, likelihood)
+        _require_activation(model, position, likelihood, compiled=True)
 
 
 def logits_hint(model: keras.Model) -> str:
@@ -81,33 +194,28 @@ def _classifications(model: keras.Model) -> list[tuple[int, Classification]]:
     return [(position, likelihood) for position, likelihood in found if isinstance(likelihood, Classification)]
 
 
-def _refuse_second_activation(model, position, likelihood) -> None:
-    activation = _last_activation(model, position) if likelihood.from_logits else None
-    if activation is not None and activation in _TO_PROBABILITIES:
+def _require_activation(model, position, likelihood: Likelihood, compiled: bool) -> None:
+    """Raises where logits have an activation, or probabilities of the compiled loss have none or another one."""
+    if not isinstance(likelihood, Classification):
+        return
+    activation, own = _last_activation(model, position), likelihood.activation
+    if likelihood.from_logits and activation in _TO_PROBABILITIES:
         raise ValueError(
             f"The outputs of {model.name!r} are declared to be logits (from_logits=True), but they already went "
-            f"through a {activation.__name__}, and a second {likelihood.activation.__name__} would flatten the "
-            "probabilities. Remove the activation of the last layer, or compile with from_logits=False, and train "
-            "again."
+            f"through a {own.__name__}, and a second one would flatten the probabilities. Remove the activation of the "
+            "last layer, or compile with from_logits=False, and train again."
         )
-
-
-def _require_activation(model, position, likelihood) -> None:
-    if likelihood.from_logits is False and _last_activation(model, position) is keras.activations.linear:
-        kind = kind_of_loss(as_loss(loss_of(model, position)))
-        loss = "".join(part[:1].upper() + part[1:] for part in kind.__name__.split("_"))  # the class of a function
+    if likelihood.from_logits is not False or not compiled:
+        return
+    if activation is keras.activations.linear:
+        loss = getattr(_kind_of(_as_loss(loss_of(model, position))), "__name__", "")
+        loss = "".join(part[:1].upper() + part[1:] for part in loss.split("_"))  # the class of a function
         raise ValueError(
             f"The loss of {model.name!r} needs probabilities, but its last layer has no activation, so the outputs are "
             "logits, and training ends in NaN or in nonsense. Compile with "
-            f"{loss}(from_logits=True), or give the last layer "
-            f"activation={likelihood.activation.__name__!r}."
+            f"{loss}(from_logits=True), or give the last layer activation={own.__name__!r}."
         )
-
-
-def _refuse_softmax_of_labels(model, position, likelihood) -> None:
-    """Refuses one yes-or-no label per output where the outputs sum to 1."""
-    of_labels = likelihood.from_logits is False and likelihood.activation is keras.activations.sigmoid
-    if of_labels and _last_activation(model, position) is keras.activations.softmax:
+    if own is keras.activations.sigmoid and activation is keras.activations.softmax:
         raise ValueError(
             f"The loss of {model.name!r} is a binary cross-entropy, which needs an output of its own for every "
             "yes-or-no label; got a softmax, whose outputs sum to 1. For classes that exclude each other compile with "
@@ -115,46 +223,26 @@ def _refuse_softmax_of_labels(model, position, likelihood) -> None:
         )
 
 
+_SAME_VALUES = (keras.layers.Reshape, keras.layers.Flatten, keras.layers.Permute, keras.layers.Dropout)
+
+
 def _last_activation(model: keras.Model, position: int | None) -> Callable | None:
-    """Returns the activation that an output ends in; None where the graph of layers does not show it."""
-    outputs = getattr(model, "outputs", None)  # a subclass of Model has none
-    return _activation(outputs[position or 0]) if outputs else None
-
-
-def _activation(tensor) -> Callable | None:
-    operation, node, index = tensor._keras_history
-    layer = operation
+    """Returns the activation of the layer that gives an output; None where there is none, or it is a user's layer."""
+    if isinstance(model, keras.Sequential):
+        layers = [layer for layer in model.layers if not isinstance(layer, _SAME_VALUES)]
+    else:
+        names = getattr(model, "output_names", None) or [None]
+        layers = [layer for layer in model.layers if layer.name == names[position or 0]]
+    if not layers:
+        return None
+    layer = layers[-1]
     while isinstance(layer, keras.layers.TimeDistributed):
         layer = layer.layer
     if isinstance(layer, keras.Model):
-        return _last_activation(layer, index)
-    if isinstance(layer, (keras.layers.Softmax, Softmax)):
+        return _last_activation(layer, None)
+    if isinstance(layer, keras.layers.Softmax):
         return keras.activations.softmax
-    if isinstance(layer, (Sigmoid, HardSigmoid)):
-        return keras.activations.sigmoid
-    if isinstance(layer, _SAME_VALUES) or (
-        isinstance(layer, keras.layers.Activation) and layer.activation is keras.activations.linear
-    ):
-        return _activation(operation._inbound_nodes[node].input_tensors[0])
-    # A subclass of a user may do more than its activation.
-    return _named_by_values(layer.activation) if type(layer) in _ACTIVATED else None
-
-
-def _named_by_values(activation: Callable) -> Callable:
-    """Returns Keras's sigmoid or softmax for a function that has values like theirs, else the function itself."""
-    if activation in (keras.activations.linear, *_TO_PROBABILITIES) or isinstance(activation, keras.layers.Layer):
-        return activation
-    try:
-        probes = ops.convert_to_tensor([[-80.0, -20.0, 0.0, 20.0, 80.0], [1.0, 2.0, 3.0, 4.0, 5.0]])
-        values = np.asarray(ops.convert_to_numpy(activation(probes)), "float64").reshape(2, 5)
-    except Exception:  # it needs another shape, or more than values
-        return activation
-    if not (values.min() >= 0 and values.max() <= 1 + 1e-6):
-        return activation
-    if np.abs(values.sum(-1) - 1).max() < 1e-3:
-        return keras.activations.softmax
-    lowest, low, middle, high, highest = values[0]
-    saturates = highest - lowest < 2 * (high - low)  # a line through these values does not
-    if lowest < 0.05 and low < middle < high and highest > 0.95 and saturates:
-        return keras.activations.sigmoid
-    return activation
+    # A layer of a user may do more than its activation.
+    return (
+        getattr(layer, "activation", None) if type(layer).__module__.startswith(("keras.", "singularbayes.")) else None
+    )

@@ -1,39 +1,59 @@
 """Counts: Poisson, and negative binomial where they vary more than that."""
 
 import math
-from dataclasses import dataclass
 
 import keras
 import numpy as np
 from keras import ops
 
 from singularbayes.checks import require_positive
-from singularbayes.likelihoods.base import Regression, export_moments, is_loss, one_column
-from singularbayes.likelihoods.gaussian import match_targets
-from singularbayes.likelihoods.mean_scale import split_scales, split_scales_exactly
-from singularbayes.likelihoods.noise_families import COUNTS, NoiseFamily
+from singularbayes.likelihoods.base import Regression, export_moments, match_targets, split_scales
+from singularbayes.likelihoods.noise_families import COUNTS
 
 _SHIFT = 8  # log Γ by Stirling's series at z + 8 has single precision
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class PoissonNLL(keras.losses.Loss):
-    """−log Poisson(y; rate) summed over outputs, in nats. The outputs are logarithms of rates, so any number will do.
+class Poisson(Regression):
+    """−log Poisson(y; rate) summed over outputs, in nats.
 
-    >>> round(float(PoissonNLL()(np.array([[2.0]]), np.log([[3.0]]))), 4)  # 3 − 2 log 3 + log 2!
+    Args:
+        log_rate: the outputs are logarithms of rates, so any number will do; else the rates, as Keras's "poisson" has.
+
+    >>> round(float(Poisson()(np.array([[2.0]]), np.log([[3.0]]))), 4)  # 3 − 2 log 3 + log 2!
     1.4959
     """
 
-    def __init__(self, reduction="sum_over_batch_size", name="poisson_nll", **kwargs):
-        super().__init__(reduction=reduction, name=name, **kwargs)
+    predicts_noise = True
+    family = COUNTS
+    arguments = ("log_rate",)
+
+    def __init__(self, log_rate: bool = True, **kwargs):
+        super().__init__(**kwargs)
+        self.log_rate = log_rate
 
     def call(self, y_true, y_pred):
-        y = match_targets("PoissonNLL", y_true, y_pred)
-        return ops.sum(ops.exp(y_pred) - y * y_pred + _log_gamma(y + 1), axis=-1)
+        y = match_targets(self, y_true, y_pred)
+        log_rate = y_pred if self.log_rate else ops.log(y_pred)
+        return ops.sum(ops.exp(log_rate) - y * log_rate + _log_gamma(y + 1), axis=-1)
+
+    def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
+        outputs = np.asarray(outputs, "float64")
+        if not self.log_rate and outputs.size and outputs.min() < 0:
+            raise ValueError(
+                f"Keras's Poisson loss needs rates, numbers >= 0; got outputs down to {outputs.min():.3g}. Give the "
+                "last layer activation='exponential' or 'softplus', or compile with singularbayes.Poisson()."
+            )
+        rate = np.exp(outputs) if self.log_rate else outputs
+        return {"prediction": rate, "noise_variance": rate}
+
+    def export(self, outputs) -> dict:
+        rate = ops.exp(outputs) if self.log_rate else outputs
+        return export_moments(rate, rate)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class NegativeBinomialNLL(keras.losses.Loss):
+class NegativeBinomial(Regression):
     """−log NB(y; mean, α) summed over outputs, in nats: counts whose variance is mean + α · mean².
 
     The last axis of the prediction holds the logarithms of all means, then as many raw dispersions ρ with
@@ -42,100 +62,37 @@ class NegativeBinomialNLL(keras.losses.Loss):
     Args:
         dispersion: α where it is known; the outputs are then the logarithms of the means alone.
 
-    >>> round(float(NegativeBinomialNLL(dispersion=0.5)(np.array([[2.0]]), np.log([[3.0]]))), 4)
+    >>> round(float(NegativeBinomial(dispersion=0.5)(np.array([[2.0]]), np.log([[3.0]]))), 4)
     1.7556
     """
 
-    def __init__(
-        self,
-        dispersion: float | None = None,
-        reduction="sum_over_batch_size",
-        name="negative_binomial_nll",
-        **kwargs,
-    ):
-        super().__init__(reduction=reduction, name=name, **kwargs)
+    predicts_noise = True
+    family = COUNTS
+    arguments = ("dispersion",)
+
+    def __init__(self, dispersion: float | None = None, **kwargs):
+        super().__init__(**kwargs)
         if dispersion is not None:
-            require_positive("NegativeBinomialNLL", dispersion=dispersion)
+            require_positive("NegativeBinomial", dispersion=dispersion)
         self.dispersion = dispersion
 
     def call(self, y_true, y_pred):
-        log_mean, alpha = split_scales(y_pred) if self.dispersion is None else (y_pred, self.dispersion)
-        y = match_targets("NegativeBinomialNLL", y_true, log_mean)
+        log_mean, alpha = self._parts(y_pred)
+        y = match_targets(self, y_true, log_mean)
         return -ops.sum(_log_negative_binomial(y, log_mean, alpha), axis=-1)
 
-    def get_config(self):
-        return {**super().get_config(), "dispersion": self.dispersion}
-
-
-@keras.saving.register_keras_serializable(package="singularbayes")
-@dataclass(frozen=True)
-class Poisson(Regression):
-    """Counts; the outputs are the logarithms of their rates (`PoissonNLL`), or else the rates (Keras's "poisson").
-
-    >>> Poisson(log_rate=False)  # predict(model, x, likelihood=…), where the compiled loss does not specify it
-    Poisson(log_rate=False)
-    """
-
-    log_rate: bool = True
-    predicts_noise = True
-
-    @property
-    def family(self) -> NoiseFamily:
-        return COUNTS
-
-    @classmethod
-    def from_loss(cls, loss) -> "Poisson | None":
-        if is_loss(loss, (PoissonNLL,)):
-            return cls()
-        return cls(log_rate=False) if is_loss(loss, (keras.losses.Poisson, keras.losses.poisson)) else None
-
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
-        outputs = np.asarray(outputs, "float64")
-        if not self.log_rate and outputs.size and outputs.min() < 0:
-            raise ValueError(
-                f"Keras's Poisson loss needs rates, numbers >= 0; got outputs down to {outputs.min():.3g}. Give the "
-                "last layer activation='exponential' or 'softplus', or compile with singularbayes.PoissonNLL()."
-            )
-        rate = np.exp(outputs) if self.log_rate else outputs
-        return {"prediction": rate, "noise_variance": rate}
-
-    def export(self, outputs) -> dict:
-        rate = ops.exp(outputs) if self.log_rate else outputs
-        return {**export_moments(rate), "noise": ops.sqrt(ops.mean(one_column(rate), axis=0))}
-
-
-@keras.saving.register_keras_serializable(package="singularbayes")
-@dataclass(frozen=True)
-class NegativeBinomial(Regression):
-    """Counts of variance mean + α · mean², as `NegativeBinomialNLL` takes them; `dispersion` is α where it is known.
-
-    >>> NegativeBinomial(dispersion=0.5)  # predict(model, x, likelihood=…), where the compiled loss does not specify it
-    NegativeBinomial(dispersion=0.5)
-    """
-
-    dispersion: float | None = None
-    predicts_noise = True
-
-    @property
-    def family(self) -> NoiseFamily:
-        return COUNTS
-
-    @classmethod
-    def from_loss(cls, loss) -> "NegativeBinomial | None":
-        return cls(loss.dispersion) if is_loss(loss, (NegativeBinomialNLL,)) else None
-
-    def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
-        if self.dispersion is None:
-            log_mean, alpha = split_scales_exactly(outputs)
-        else:
-            log_mean, alpha = np.asarray(outputs, "float64"), np.array(self.dispersion)
+        log_mean, alpha = self._parts(np.asarray(outputs, "float64"))
         mean = np.exp(log_mean)
         return {"prediction": mean, "noise_variance": mean + alpha * mean**2}
 
     def export(self, outputs) -> dict:
-        log_mean, alpha = split_scales(outputs) if self.dispersion is None else (outputs, self.dispersion)
+        log_mean, alpha = self._parts(outputs)
         mean = ops.exp(log_mean)
-        return {**export_moments(mean), "noise": ops.sqrt(ops.mean(one_column(mean + alpha * mean**2), axis=0))}
+        return export_moments(mean, mean + alpha * mean**2)
+
+    def _parts(self, outputs):
+        return split_scales(outputs) if self.dispersion is None else (outputs, self.dispersion)
 
 
 def _log_negative_binomial(y, log_mean, alpha):

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.likelihoods.table import highest_label
+from singularbayes.likelihoods.compiled import highest_label
 from singularbayes.models import loss_of, names_of
 
 

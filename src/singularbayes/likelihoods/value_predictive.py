@@ -73,8 +73,8 @@ class ValuePredictive(Predictive):
         if self.noise is None:
             raise ValueError(
                 f"The {kind} variance needs the noise, and the likelihood does not specify it. Learn it: put "
-                "layers.LearnedNoise() behind the last layer and compile with singularbayes.MeanScaleNLL(). Or compile "
-                "with singularbayes.GaussianNLL(scale), pass likelihood=singularbayes.Gaussian(scale) to predict, or "
+                "layers.LearnedNoise() behind the last layer and compile with singularbayes.MeanScale(). Or compile "
+                "with singularbayes.Gaussian(scale), pass likelihood=singularbayes.Gaussian(scale) to predict, or "
                 'use variance="epistemic", the part that more data would remove. "mse" implies a noise of √½ (0.71) '
                 "for one output, Huber one of 1, whatever the targets are; that is used only where it is passed."
             )

@@ -179,6 +179,6 @@ def _require_noise(name: str, p: ValuePredictive) -> None:
     if p.noise is None:
         raise ValueError(
             f"{name} needs the total variance, and the likelihood does not specify the noise; compile with "
-            "singularbayes.GaussianNLL(scale) or MeanScaleNLL(), or pass likelihood=singularbayes.Gaussian(scale) to "
+            "singularbayes.Gaussian(scale) or MeanScale(), or pass likelihood=singularbayes.Gaussian(scale) to "
             "predict."
         )

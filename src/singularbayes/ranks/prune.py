@@ -33,7 +33,7 @@ class Pruned:
 
     >>> import keras, singularbayes as sb
     >>> model = keras.Sequential([keras.Input((6,)), sb.layers.Dense(5, posterior=sb.AdaptiveLowRank(max_rank=4))])
-    >>> model.compile("adam", sb.GaussianNLL(1.0))
+    >>> model.compile("adam", sb.Gaussian(1.0))
     >>> pruned = prune(model)
     >>> pruned.model.count_params() <= model.count_params()
     True
@@ -69,7 +69,7 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     >>> import keras, singularbayes as sb
     >>> layer = sb.layers.Dense(5, posterior=sb.AdaptiveLowRank(max_rank=4), name="head")
     >>> model = keras.Sequential([keras.Input((6,)), layer])
-    >>> model.compile("adam", sb.GaussianNLL(1.0))
+    >>> model.compile("adam", sb.Gaussian(1.0))
     >>> prune(model, tolerance=0.0).ranks
     {'head/posterior': 4}
     """

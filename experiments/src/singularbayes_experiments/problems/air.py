@@ -31,7 +31,7 @@ import keras
 import numpy as np
 
 from singularbayes import layers, metrics
-from singularbayes.likelihoods import GaussianNLL
+from singularbayes.likelihoods import Gaussian
 from singularbayes_experiments import data, protocol, scores
 from singularbayes_experiments.methods import Settings, Weights
 from singularbayes_experiments.problems.base import TUNING, Arrays, Data, Part, Predict, Problem, Scores
@@ -140,7 +140,7 @@ class Air(Problem):
         return keras.Model(inputs, mean + inputs[:, -1, :1] if settings.from_last else mean)
 
     def loss(self, settings: AirSettings) -> keras.losses.Loss:
-        return GaussianNLL()
+        return Gaussian(1.0)
 
     def callbacks(self, settings: AirSettings) -> list[keras.callbacks.Callback]:
         if settings.patience is None:

@@ -36,7 +36,7 @@ from sklearn.preprocessing import StandardScaler
 
 from singularbayes.baselines import DeepEnsemble, MCDropout
 from singularbayes.estimators import BayesianMLPClassifier, BayesianMLPRegressor
-from singularbayes.likelihoods import MeanScaleNLL
+from singularbayes.likelihoods import MeanScale
 from singularbayes_experiments import data, study
 from singularbayes_experiments.problems.base import OwnRuns, Scores
 
@@ -337,7 +337,7 @@ def _standardise(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 def _networks(x, y, seed, **settings):
     scaled, centre, scale = _standardise(x), float(y.mean()), float(y.std())
     targets = ((y - centre) / scale).astype("float32")[:, None]
-    trained = _trained(scaled(x), targets, 2, MeanScaleNLL(), seed, **settings)
+    trained = _trained(scaled(x), targets, 2, MeanScale(), seed, **settings)
 
     def predict(new):
         p = trained.predict(scaled(new), draws=100, likelihood="mean_scale")

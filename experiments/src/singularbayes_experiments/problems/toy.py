@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from singularbayes import layers, metrics
-from singularbayes.likelihoods import GaussianNLL, MeanScaleNLL
+from singularbayes.likelihoods import Gaussian, MeanScale
 from singularbayes_experiments import protocol, scores
 from singularbayes_experiments.methods import Settings, Weights
 from singularbayes_experiments.problems.base import TUNING, Arrays, Data, Part, Predict, Problem, Scores
@@ -82,7 +82,7 @@ class Toy(Problem):
         return keras.Model(first, layers.LearnedNoise()(hidden) if learned else hidden)
 
     def loss(self, settings: ToySettings) -> keras.losses.Loss:
-        return MeanScaleNLL() if settings.likelihood_scale is None else GaussianNLL(settings.likelihood_scale)
+        return MeanScale() if settings.likelihood_scale is None else Gaussian(settings.likelihood_scale)
 
     def score(self, predict: Predict, data: Data, settings: ToySettings, stage) -> tuple[Scores, Arrays]:
         known, held = data.train.y, data.validation

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from singularbayes import layers
-from singularbayes.likelihoods import MeanScaleNLL
+from singularbayes.likelihoods import MeanScale
 from singularbayes_experiments import data, protocol, scores
 from singularbayes_experiments.methods import Settings, Weights
 from singularbayes_experiments.problems.base import TUNING, Arrays, Data, Part, Predict, Problem, Scores
@@ -69,7 +69,7 @@ class UCI(Problem):
         return keras.Model(first, layers.LearnedNoise()(hidden))
 
     def loss(self, settings) -> keras.losses.Loss:
-        return MeanScaleNLL()
+        return MeanScale()
 
     def score(self, predict: Predict, data: Data, settings, stage) -> tuple[Scores, Arrays]:
         known = data.train.y * data.unit
