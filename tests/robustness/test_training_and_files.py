@@ -76,7 +76,7 @@ def _fit(folder, optimizer="adam", callbacks="none", dtype=None, **options):
         batch_size=24,
         verbose=0,
         validation_data=(X, Y),
-        callbacks=[sb.KLSchedule(), *CALLBACKS[callbacks](folder)],
+        callbacks=[sb.KLSchedule(24), *CALLBACKS[callbacks](folder)],
         **options,
     )
     after = [keras.ops.convert_to_numpy(w) for w in model.trainable_weights]

@@ -1,14 +1,12 @@
 """Questions about a Keras model: its data and outputs, its parameters, its file, its devices."""
 
 from singularbayes.models.data import Block, as_arrays, blocks, collected, common_length, is_stream, one_example
-from singularbayes.models.distribution import batch_mesh, device_count, free_bytes
+from singularbayes.models.distribution import batch_mesh, device_count
 from singularbayes.models.draw_weights import draw_weights, fixed_draw, forget_compiled
 from singularbayes.models.inputs import (
     arranged,
     count_examples,
     in_order,
-    lengths_of,
-    require_any_length,
     require_model,
 )
 from singularbayes.models.outputs import loss_of, names_of, output_mask, position_of
@@ -54,13 +52,11 @@ __all__ = [
     "fixed_draw",
     "forget_compiled",
     "form_of",
-    "free_bytes",
     "has_text",
     "in_order",
     "is_backbone",
     "is_stream",
     "kind_of",
-    "lengths_of",
     "load_without_optimizer",
     "loss_of",
     "names_of",
@@ -72,7 +68,6 @@ __all__ = [
     "program_of",
     "quiet",
     "read_model",
-    "require_any_length",
     "require_model",
     "require_positions",
     "require_tokenizer",

@@ -27,13 +27,3 @@ def device_count() -> int:
         return 1
     mesh, axis = batch_mesh()
     return mesh.shape[axis]
-
-
-def free_bytes() -> int | None:
-    """Returns the free memory of the accelerator, or None on a CPU and where the backend does not report it."""
-    if keras.backend.backend() != "jax":
-        return None
-    import jax
-
-    stats = jax.local_devices()[0].memory_stats() or {}
-    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None

@@ -12,83 +12,21 @@ from keras import ops
 
 from singularbayes.posteriors import flat_layers
 
-
-class Program:
-    """function(model, *arguments), compiled as a function of the values of the model's variables and the arguments."""
-
-    def __init__(self, model: keras.Model, function: Callable):
-        import jax
-
-        reference: Callable[[], Any] = weakref.ref(model)
-
-        def run(values, *arguments):
-            model = reference()
-            with keras.StatelessScope(state_mapping=list(zip(model.variables, values, strict=True))):
-                return function(model, *arguments)
-
-        self._run = jax.jit(run)
-        self._compiled: dict[tuple, tuple[Any, int]] = {}  # and its scratch memory, which takes a while to ask for
-
-    def __call__(self, values, *arguments):
-        return self._run(values, *arguments)
-
-    def compiled(self, values, *arguments):
-        """Returns the program for arguments of these shapes, which any thread can call: nothing is traced then."""
-        return self._compile(values, *arguments)[0]
-
-    def _compile(self, values, *arguments) -> tuple[Any, int]:
-        import jax
-
-        arrays, structure = jax.tree.flatten((values, arguments))
-        kind = (structure, *((array.shape, array.dtype) for array in arrays))
-        if kind not in self._compiled:
-            program = self._run.lower(values, *arguments).compile()
-            self._compiled[kind] = program, int(program.memory_analysis().temp_size_in_bytes)
-        return self._compiled[kind]
-
-    def output_shapes(self, values, *arguments):
-        """Returns shapes and types of what a call with these arguments returns, without computing it."""
-        import jax
-
-        return jax.eval_shape(self._run, values, *arguments)
-
-    def scratch_bytes(self, values, *arguments) -> int:
-        """Returns the bytes that a run with arguments of these shapes takes beside its inputs and outputs."""
-        return self._compile(values, *arguments)[1]
-
-
-class Form:
-    """What compiled functions of a model depend on beside shapes and values: its layers, and its last `compile`."""
-
-    def __init__(self, layers: list, compilation):
-        # References, because a form is kept as long as its model lives.
-        self._layers = [weakref.ref(layer) for layer in layers]
-        self._compilation = None if compilation is None else weakref.ref(compilation)
-
-    def is_of(self, layers: list, compilation) -> bool:
-        """Returns whether these are still the layers and what `compile` got."""
-        known = None if self._compilation is None else self._compilation()
-        if known is not compilation or len(layers) != len(self._layers):
-            return False
-        return all(reference() is layer for reference, layer in zip(self._layers, layers, strict=True))
-
-
-_FORMS: weakref.WeakKeyDictionary[Any, Form] = weakref.WeakKeyDictionary()
-_PROGRAMS: weakref.WeakKeyDictionary[Any, tuple[Form, dict[Callable, Program]]] = weakref.WeakKeyDictionary()
+# By model: its form at that time, and its functions, compiled for the values of its variables and their arguments.
+_PROGRAMS: weakref.WeakKeyDictionary[Any, tuple[tuple, dict[Callable, Callable]]] = weakref.WeakKeyDictionary()
 # By model: another one of its architecture, whose programs it uses, and the forms of both at that time.
 _LENDERS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def form_of(model: keras.Model) -> Form:
-    """Returns an object that stays the same until a model gets or loses layers, or is compiled again.
+def form_of(model: keras.Model) -> tuple:
+    """Returns what is equal until a model gets or loses layers, or is compiled again.
 
     So programs follow changes as Keras's own `predict` does: those inside a layer after another `compile`.
     """
-    layers, compilation = flat_layers(model)[1:], getattr(model, "_compile_config", None)
-    known = _FORMS.get(model)
-    if known is None or not known.is_of(layers, compilation):
-        known = _FORMS[model] = Form(layers, compilation)
-    return known
+    # References, because a form is kept as long as its model lives.
+    compilation = getattr(model, "_compile_config", None)
+    known = [] if compilation is None else [id(compilation), weakref.ref(compilation)]
+    return *known, *map(weakref.ref, flat_layers(model)[1:])
 
 
 def compiled(model: keras.Model, function: Callable, *arguments):
@@ -99,15 +37,28 @@ def compiled(model: keras.Model, function: Callable, *arguments):
         return function(model, *arguments)
 
 
-def program_of(model: keras.Model, function: Callable) -> Program:
-    """Returns the compiled function of a model, or of the model that lends it its programs; on JAX."""
+def program_of(model: keras.Model, function: Callable) -> Callable:
+    """Returns function(values, *arguments) of a model, or of the model that lends it its programs; on JAX."""
     lender = _lender(model)
-    form, programs = _PROGRAMS.get(lender, (None, {}))
-    if form is not form_of(lender):
+    form, programs = _PROGRAMS.get(lender, ((), {}))
+    if form != form_of(lender):
         form, programs = _PROGRAMS[lender] = form_of(lender), {}
     if function not in programs:
-        programs[function] = Program(lender, function)
+        programs[function] = _program(lender, function)
     return programs[function]
+
+
+def _program(model: keras.Model, function: Callable) -> Callable:
+    import jax
+
+    reference: Callable[[], Any] = weakref.ref(model)
+
+    def run(values, *arguments):
+        model = reference()
+        with keras.StatelessScope(state_mapping=list(zip(model.variables, values, strict=True))):
+            return function(model, *arguments)
+
+    return jax.jit(run)
 
 
 def fetch_state(model: keras.layers.Layer) -> None:
