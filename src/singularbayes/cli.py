@@ -110,13 +110,14 @@ def convert(
     _require_folder(out)
     if out.exists() and not force:
         raise ValueError(f"{str(out)!r} is there already; --force writes over it.")
-    from singularbayes import bayesianize, models, plan, posteriors
+    from singularbayes import bayesianize, plan, posteriors
+    from singularbayes.models.saving import load_without_optimizer, write_whole
 
-    trained = models.load_without_optimizer(model, packages or ())
+    trained = load_without_optimizer(model, packages or ())
     chosen = posteriors.get_posterior(posterior)
     chosen = chosen if rank is None else chosen.with_rank(rank)
     _show(_in_shell(str(plan(trained, chosen, init=init))))
-    models.write_whole(out, bayesianize(trained, chosen, init=init, unsupported=unsupported).save)
+    write_whole(out, bayesianize(trained, chosen, init=init, unsupported=unsupported).save)
     _show(f"\nWritten: {out}")
 
 
@@ -136,10 +137,10 @@ def spectrum(model: Path, /, *, explained: Share = 0.9, figure: Path | None = No
         A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
     _require_figure(figure)
-    from singularbayes import models
     from singularbayes.convert import spectrum
+    from singularbayes.models.saving import load_without_optimizer
 
-    found = spectrum(models.load_without_optimizer(model, packages or ()))
+    found = spectrum(load_without_optimizer(model, packages or ()))
     _show(found.table(explained))
     if figure is not None:
         from singularbayes import plots
@@ -203,13 +204,14 @@ def rank(
         raise ValueError("--ood, --beta and --storage need --train, an .npz file with x and y; got none.")
     if train is not None and data is None:
         raise ValueError("--train needs --data, an .npz file with x and y that trained ranks are judged by; got none.")
-    from singularbayes import bayesianize, models, ranks
+    from singularbayes import bayesianize, ranks
     from singularbayes.convert import spectrum
+    from singularbayes.models.saving import load_without_optimizer
     from singularbayes.training import BETA
 
     held_out: Any = None if data is None else _read("rank", "--data", data, "x", "y")
     foreign = None if ood is None else _read("rank", "--ood", ood, "x")
-    trained = models.load_without_optimizer(model, packages or ())
+    trained = load_without_optimizer(model, packages or ())
     found = spectrum(trained)
     if train is not None:
         most = max(max(m * n // (m + n) for m, n in (row.shape for row in found.rows)), 1)
@@ -287,11 +289,12 @@ def certify(
     packages
         A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
-    from singularbayes import evaluation, models
+    from singularbayes import evaluation
+    from singularbayes.models.saving import load_without_optimizer
 
     x, y = _read("certify", "--data", data, "x", "y")
     bound = evaluation.certify(
-        models.load_without_optimizer(model, packages or ()),
+        load_without_optimizer(model, packages or ()),
         x,
         y,
         delta,

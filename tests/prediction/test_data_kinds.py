@@ -14,7 +14,8 @@ from scipy import sparse
 
 import singularbayes as sb
 from singularbayes import FullRank, layers
-from singularbayes.models import blocks, collected, data, is_stream
+from singularbayes.models import data
+from singularbayes.models.data import blocks, collected, is_stream
 from singularbayes.prediction import sampler
 
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]

@@ -16,7 +16,7 @@ from posterior_table import JAX_FIRST, stir
 
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, layers
-from singularbayes.models import program_of, variable_values
+from singularbayes.models.programs import program_of, variable_values
 from singularbayes.posteriors import draw_keys, noise
 from singularbayes.prediction import sampler
 from singularbayes.prediction.sampler import outputs_of_draw, sizes

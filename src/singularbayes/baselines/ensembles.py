@@ -8,7 +8,8 @@ import keras
 import numpy as np
 
 from singularbayes.checks import require_integer
-from singularbayes.models import count_stored, count_trained, require_model
+from singularbayes.models import count_stored, count_trained
+from singularbayes.models.inputs import require_model
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import fit_many, load
 

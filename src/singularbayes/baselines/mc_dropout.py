@@ -7,7 +7,9 @@ from typing import Self
 import keras
 from keras import ops
 
-from singularbayes.models import count_stored, count_trained, is_stream, one_example, require_model
+from singularbayes.models import count_stored, count_trained
+from singularbayes.models.data import is_stream, one_example
+from singularbayes.models.inputs import require_model
 from singularbayes.posteriors import flat_layers, noise, scope
 from singularbayes.prediction import Predictive, predict
 from singularbayes.training.fit_many import fit_many

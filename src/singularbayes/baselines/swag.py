@@ -11,19 +11,15 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import require_integer
-from singularbayes.models import (
-    arranged,
-    collected,
-    compiled,
-    count_stored,
-    count_trained,
-    forget_compiled,
-    is_stream,
-    require_model,
-)
+from singularbayes.models import count_stored, count_trained
+from singularbayes.models.data import collected, is_stream
+from singularbayes.models.draw_weights import forget_compiled
+from singularbayes.models.inputs import arranged, require_model
+from singularbayes.models.programs import compiled
 from singularbayes.posteriors import draw_keys, find_posteriors, flat_layers
 from singularbayes.prediction import Predictive, pool
-from singularbayes.training import callbacks_factory, fit_many, load
+from singularbayes.training import fit_many, load
+from singularbayes.training.fit_many import callbacks_factory
 
 _MODEL, _MOMENTS = "model.keras", "moments.npz"
 

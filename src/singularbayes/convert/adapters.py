@@ -20,7 +20,8 @@ from singularbayes.convert.decisions import is_whole, weights_at
 from singularbayes.convert.layer_matrices import find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
-from singularbayes.models import require_model, write_whole
+from singularbayes.models.inputs import require_model
+from singularbayes.models.saving import write_whole
 from singularbayes.posteriors import Posterior, find_posteriors, serialize
 
 _FORMAT = "singularbayes adapters 2"

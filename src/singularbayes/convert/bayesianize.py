@@ -7,7 +7,8 @@ import keras
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, bias_of, decide
 from singularbayes.convert.members import Models, make_per_component
-from singularbayes.models import find_backbone, track
+from singularbayes.models.progress import track
+from singularbayes.models.text import find_backbone
 from singularbayes.posteriors import Posterior, initializers
 
 

@@ -13,7 +13,7 @@ from singularbayes.convert import counterparts
 from singularbayes.convert.layer_matrices import find_slots
 from singularbayes.convert.members import Models, differ, members_of, require_components
 from singularbayes.convert.places import Place, is_ours, own_weights, places
-from singularbayes.models import find_backbone, is_backbone, require_tokenizer
+from singularbayes.models.text import find_backbone, is_backbone, require_tokenizer
 from singularbayes.posteriors import Posterior
 
 Choice = Posterior | int | str | None

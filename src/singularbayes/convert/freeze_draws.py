@@ -7,7 +7,7 @@ from keras import ops
 from singularbayes.checks import require_integer, require_share
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
-from singularbayes.models import position_of
+from singularbayes.models.outputs import position_of
 from singularbayes.posteriors import draw_keys, draw_sources, find_sources, flat_layers, noise
 from singularbayes.prediction import outputs_under, side_by_side
 

@@ -11,7 +11,8 @@ from singularbayes.convert import counterparts
 from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, weights_at
 from singularbayes.convert.layer_matrices import Slot, find_slots, require_finite
 from singularbayes.convert.members import Models
-from singularbayes.models import count_stored, track
+from singularbayes.models import count_stored
+from singularbayes.models.progress import track
 from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
 

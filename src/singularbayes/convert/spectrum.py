@@ -8,7 +8,7 @@ import numpy as np
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.layer_matrices import find_matrices, require_finite
 from singularbayes.convert.members import Models, members_of
-from singularbayes.models import track
+from singularbayes.models.progress import track
 from singularbayes.text_table import text_table
 
 # Numbers of this relative size are rounding: float32 weights of rank r have rank r.

@@ -7,7 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.models import is_stream, require_positions, tokenized
+from singularbayes.models.data import is_stream
+from singularbayes.models.text import require_positions, tokenized
 
 
 def has_preprocessor(model) -> bool:

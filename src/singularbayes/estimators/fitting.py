@@ -8,7 +8,7 @@ import numpy as np
 
 from singularbayes.estimators.network import Network
 from singularbayes.estimators.trainer import Batches, one_thread_if_small, trainer_of
-from singularbayes.models import quiet
+from singularbayes.models.progress import quiet
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 from singularbayes.training import set_kl
 

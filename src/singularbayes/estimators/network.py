@@ -21,7 +21,7 @@ from singularbayes.likelihoods import (
     Likelihood,
     MeanScale,
 )
-from singularbayes.models import as_numpy
+from singularbayes.models.programs import as_numpy
 from singularbayes.posteriors import FullRank, LowRank, Mixture, find_posteriors, find_random_posteriors
 from singularbayes.training import set_kl
 

@@ -20,7 +20,7 @@ from keras import ops
 
 from singularbayes.estimators.network import Network
 from singularbayes.layers import one_thread
-from singularbayes.models import as_numpy, share_programs
+from singularbayes.models.programs import as_numpy, share_programs
 from singularbayes.training import set_kl
 
 _STEPS = 256  # of one call of the program

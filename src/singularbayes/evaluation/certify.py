@@ -14,7 +14,9 @@ from singularbayes.bounds import Bound, Refused
 from singularbayes.checks import require_choice, require_integer, require_positive, require_share
 from singularbayes.evaluation.certificate_conditions import require_conditions
 from singularbayes.likelihoods import LabelPredictive, likelihood_of_output, why_no_elbo
-from singularbayes.models import collected, loss_of, position_of, require_model
+from singularbayes.models.data import collected
+from singularbayes.models.inputs import require_model
+from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.posteriors import find_random_posteriors
 from singularbayes.prediction import BoundedLoss, drawn_risks, find_bounded_loss, fresh_draw_losses, predict
 

@@ -10,7 +10,8 @@ from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.evaluation.targets import ignore_labels
 from singularbayes.likelihoods import by_position, drop_unweighted, likelihood_of_output, position_weights
-from singularbayes.models import as_arrays, collected, is_stream, loss_of, one_example, position_of
+from singularbayes.models.data import as_arrays, collected, is_stream, one_example
+from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.posteriors import find_random_posteriors, find_sources
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 

@@ -26,13 +26,9 @@ from singularbayes.likelihoods import (
     position_weights,
     targets_of,
 )
-from singularbayes.models import (
-    as_arrays,
-    count_stored,
-    count_trained,
-    loss_of,
-    position_of,
-)
+from singularbayes.models import count_stored, count_trained
+from singularbayes.models.data import as_arrays
+from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.prediction import Predictive, predict
 
 TASKS = ("classification", "regression")

@@ -8,7 +8,8 @@ import keras
 import numpy as np
 
 from singularbayes.likelihoods import ClassPredictive, position_weights
-from singularbayes.models import is_stream, loss_of, names_of, position_of
+from singularbayes.models.data import is_stream
+from singularbayes.models.outputs import loss_of, names_of, position_of
 from singularbayes.prediction import Predictive
 
 

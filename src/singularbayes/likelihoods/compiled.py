@@ -10,7 +10,7 @@ from singularbayes.likelihoods.base import Classification, Likelihood
 from singularbayes.likelihoods.classes import Bernoulli, Categorical
 from singularbayes.likelihoods.counts import NegativeBinomial, Poisson
 from singularbayes.likelihoods.values import Gaussian, LaplaceNoise, MeanScale, StudentTNoise
-from singularbayes.models import loss_of, names_of
+from singularbayes.models.outputs import loss_of, names_of
 
 LIKELIHOODS: dict[str, Likelihood] = {
     "categorical_logits": Categorical(),

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods.compiled import highest_label
-from singularbayes.models import loss_of, names_of
+from singularbayes.models.outputs import loss_of, names_of
 
 
 def find_wrong_labels(loss, labels, outputs_shape, weight=None, mask=None):

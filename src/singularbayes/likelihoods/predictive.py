@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from singularbayes.checks import require_package, require_share
-from singularbayes.models import as_arrays
+from singularbayes.models.data import as_arrays
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

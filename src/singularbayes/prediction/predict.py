@@ -14,16 +14,10 @@ import numpy as np
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import Likelihood, Predictive, RunningMoments, likelihood_of_output, logits_hint
-from singularbayes.models import (
-    Block,
-    blocks,
-    count_examples,
-    in_order,
-    output_mask,
-    position_of,
-    require_model,
-    tokenized,
-)
+from singularbayes.models.data import Block, blocks
+from singularbayes.models.inputs import count_examples, in_order, require_model
+from singularbayes.models.outputs import output_mask, position_of
+from singularbayes.models.text import tokenized
 from singularbayes.posteriors import draw_keys, find_sources
 from singularbayes.prediction.sampler import budget, output_size, stream_draws
 

@@ -8,7 +8,9 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import likelihood_of_output
-from singularbayes.models import arranged, count_examples, position_of, track
+from singularbayes.models.inputs import arranged, count_examples
+from singularbayes.models.outputs import position_of
+from singularbayes.models.progress import track
 from singularbayes.posteriors import draw_keys, noise
 from singularbayes.prediction.bounded_loss import find_bounded_loss
 from singularbayes.prediction.sampler import outputs_of_draws, run_compiled

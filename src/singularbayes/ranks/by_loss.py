@@ -11,7 +11,8 @@ from singularbayes.checks import aligned, labelled
 from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, find_slots, spectrum, surgery
 from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.metrics import label_nll
-from singularbayes.models import as_arrays, loss_of, position_of
+from singularbayes.models.data import as_arrays
+from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.posteriors import find_posteriors
 from singularbayes.prediction import ClassPredictive, predict
 from singularbayes.ranks.recommendation import Recommendation, by_spectrum

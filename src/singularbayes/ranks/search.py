@@ -17,7 +17,7 @@ from scipy.stats import sem
 from singularbayes.checks import require_integer, require_package
 from singularbayes.evaluation import Evaluation, evaluate
 from singularbayes.metrics import Measure, find_measure
-from singularbayes.models import quiet
+from singularbayes.models.progress import quiet
 from singularbayes.ranks.trials import Sweep, Trial
 from singularbayes.training import BETA, KLSchedule, fit_many
 

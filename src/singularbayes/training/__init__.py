@@ -2,7 +2,7 @@
 
 from singularbayes.training.early_stopping import EarlyStopping
 from singularbayes.training.elbo import BETA, kl, set_kl
-from singularbayes.training.fit_many import callbacks_factory, fit_many
+from singularbayes.training.fit_many import fit_many
 from singularbayes.training.kl_schedule import KLSchedule
 from singularbayes.training.learned_prior import centre_prior, learn_prior
 from singularbayes.training.loading import load
@@ -13,7 +13,6 @@ __all__ = [
     "EarlyStopping",
     "KLSchedule",
     "PACBayesObjective",
-    "callbacks_factory",
     "centre_prior",
     "fit_many",
     "kl",

@@ -16,7 +16,7 @@ import numpy as np
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import require_activations, require_labels
-from singularbayes.models import as_arrays, collected, common_length, is_stream
+from singularbayes.models.data import as_arrays, collected, common_length, is_stream
 from singularbayes.training.kl_schedule import KLWeightCallback
 
 Callbacks = Callable[..., list[keras.callbacks.Callback]]

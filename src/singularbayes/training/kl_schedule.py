@@ -11,7 +11,7 @@ from keras import ops
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import logits_hint, require_activations
-from singularbayes.models import compiled
+from singularbayes.models.programs import compiled
 from singularbayes.posteriors import find_posteriors, find_random_posteriors
 from singularbayes.training.elbo import BETA, kl, require_kl_weight, spare_from_decay, steps_of, warn_of_optimizer
 from singularbayes.training.every_component import drawing_test_function, prepare_mixtures

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import keras
 
-from singularbayes.models import read_model
+from singularbayes.models.saving import read_model
 from singularbayes.posteriors import find_random_posteriors
 from singularbayes.training.elbo import spare_from_decay
 from singularbayes.training.every_component import prepare_mixtures

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models import kind_of
+from singularbayes.models.programs import kind_of
 from singularbayes.training.every_component import drawing_validation
 from singularbayes.training.fit_many import Job, take
 
