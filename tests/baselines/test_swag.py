@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from posterior_table import JAX_FIRST, TORCH_FIRST, assert_unbiased
+from posterior_table import TORCH_FIRST, assert_unbiased
 
 import singularbayes as sb
 from singularbayes import SWAG, LowRank, layers
@@ -132,21 +132,6 @@ def test_a_saved_swag_predicts_the_same(tmp_path):
     for one, other in zip(*(s.predict(X, draws=5, keep_draws=True).draws for s in (swag, again)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
     assert again.num_stored == swag.num_stored
-
-
-@JAX_FIRST
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="elsewhere there is no program")
-def test_where_no_program_fits_it_collects_the_same_by_plain_training(monkeypatch):
-    from singularbayes.training import vectorized_fit
-
-    whole = SWAG(_line(), rank=3)
-    other = SWAG(_line(), rank=3)
-    other.model.set_weights(whole.model.get_weights())
-    whole.fit(X, TARGET, epochs=3)
-    monkeypatch.setattr(vectorized_fit, "_CPU_BYTES", 1)
-    other.fit(X, TARGET, epochs=3)
-    np.testing.assert_allclose(whole.snapshots.mean, other.snapshots.mean, rtol=1e-5, atol=1e-6)
-    assert other.snapshots.collected == 3
 
 
 @pytest.mark.parametrize("bad", [1, 2.5])
