@@ -243,6 +243,14 @@ def test_what_makes_no_sense_is_refused_before_anything_is_trained(change, messa
     assert trained == []
 
 
+def test_a_file_that_is_no_storage_is_refused_and_left_as_it_was(trained, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a journal\n")
+    with pytest.raises(ValueError, match=r"a storage that a sweep wrote, or a path that is free; got .*notes"):
+        ranks.sweep(build, DATA, SPACE, storage=path)
+    assert path.read_text() == "not a journal\n"
+
+
 def test_without_optuna_the_error_has_what_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ImportError, match=r"sweep needs optuna.*Type: pip install 'singularbayes\[sweep\]'"):

@@ -6,9 +6,9 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from singularbayes.plots.style import COLOURS, INK, PAGE, PALE, drawn_in, looks
+from singularbayes.plots.style import COLOURS, INK, PAGE, PALE, drawn_in, looks, percent
 
 if TYPE_CHECKING:
     from singularbayes.convert import MatrixSpectrum, Spectrum
@@ -28,16 +28,36 @@ def spectra(spectrum: "Spectrum", explained: float = 0.9) -> Figure:
     >>> len(spectra(sb.spectrum(model)).axes)
     3
     """
-    rows, lines = spectrum.rows, _lines(spectrum.rows)
+    rows, share = spectrum.rows, f"{100 * explained:.6g} %"
     height = 0.75 + 0.24 * len(rows)
     drawn = Figure(figsize=(8.6, 3.4 + height), layout="constrained")
     upper, lower = drawn.subfigures(2, height_ratios=(3.4, height)).flat  # type: ignore[union-attr]
-    decay, kept = upper.subplots(1, 2)
-    chosen = lower.subplots()
-    _draw_decay(decay, rows, lines, explained)
-    _draw_kept(kept, rows, lines, explained)
-    _draw_chosen(chosen, rows, lines, explained)
     upper.suptitle(f"Singular values of {spectrum.model!r}", x=0.01, ha="left", fontsize=12)
+    (decay, kept), chosen = upper.subplots(1, 2), lower.subplots()
+    kept.axhline(explained, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=1)
+    small: Any = {"ms": 6, "mew": 0.8} if len(rows) <= len(COLOURS) else {"ms": 3.5, "mew": 0.3}
+    for place, (row, line) in enumerate(zip(rows, _lines(rows), strict=True)):
+        rank, full = row.rank_for(explained), len(row.values)
+        for axes, heights in ((decay, _relative(row)), (kept, row.explained)):
+            axes.plot(np.arange(1, full + 1), heights, **line)
+            axes.plot([rank], [heights[rank - 1]], "o", color=line["color"], mec="white", zorder=4, **small)
+        chosen.barh(place, full, color=PALE, height=0.62)
+        chosen.barh(place, rank, color=line["color"], height=0.62)
+        beside: Any = {"textcoords": "offset points", "va": "center", "fontsize": 9, "color": INK}
+        chosen.annotate(f"{rank} of {full}", (full, place), (5, 0), **beside)
+    largest = max(len(row.values) for row in rows)
+    for axes in (decay, kept):
+        _log_ranks(axes, largest)
+    smallest = min(float(_relative(row)[-1]) for row in rows)
+    decay.set(xlabel="singular value number", ylabel="singular value / largest", yscale="log")
+    decay.set_ylim(max(_FLOOR, 0.6 * min(smallest, 0.1)), 1.5)
+    kept.set(xlabel="rank", ylabel=f"share of ‖W‖² kept (line: {share})", ylim=(0, 1.03))
+    kept.yaxis.set_major_formatter(percent())
+    chosen.set_yticks(range(len(rows)), [_short(row.name) for row in rows], fontsize=9)
+    chosen.set(xlabel=f"rank for {share} of ‖W‖², of the full rank", xlim=(0, 1.12 * largest))
+    chosen.set_ylim(len(rows) - 0.5, -0.5)
+    chosen.tick_params(axis="y", length=0)
+    chosen.spines["left"].set_visible(False)
     return drawn
 
 
@@ -49,56 +69,11 @@ def _lines(rows: "tuple[MatrixSpectrum, ...]") -> list[dict[str, Any]]:
     return [{"color": shade, "lw": 1.0, "alpha": 0.75} for shade in shades]
 
 
-def _ranks(row: "MatrixSpectrum") -> np.ndarray:
-    return np.arange(1, len(row.values) + 1)
+def _relative(row: "MatrixSpectrum") -> np.ndarray:
+    return np.maximum(row.values / (row.values[0] or 1.0), _FLOOR)
 
 
-def _mark(axes: Axes, x: int, y: float, colour: Any, number: int) -> None:
-    few = number <= len(COLOURS)
-    axes.plot([x], [y], "o", color=colour, ms=6 if few else 3.5, mec="white", mew=0.8 if few else 0.3, zorder=4)
-
-
-def _draw_decay(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], explained: float) -> None:
-    for row, line in zip(rows, lines, strict=True):
-        relative = np.maximum(row.values / (row.values[0] or 1.0), _FLOOR)
-        axes.plot(_ranks(row), relative, **line)
-        _mark(axes, row.rank_for(explained), relative[row.rank_for(explained) - 1], line["color"], len(rows))
-    axes.set_yscale("log")
-    _log_ranks(axes, rows)
-    smallest = min(float(np.maximum(row.values[-1] / (row.values[0] or 1.0), _FLOOR)) for row in rows)
-    axes.set_ylim(max(_FLOOR, 0.6 * min(smallest, 0.1)), 1.5)
-    axes.set(xlabel="singular value number", ylabel="singular value / largest")
-
-
-def _draw_kept(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], explained: float) -> None:
-    axes.axhline(explained, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=1)
-    for row, line in zip(rows, lines, strict=True):
-        axes.plot(_ranks(row), row.explained, **line)
-        _mark(axes, row.rank_for(explained), row.explained[row.rank_for(explained) - 1], line["color"], len(rows))
-    _log_ranks(axes, rows)
-    axes.set_ylim(0, 1.03)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set(xlabel="rank", ylabel=f"share of ‖W‖² kept (line: {100 * explained:.6g} %)")
-
-
-def _draw_chosen(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], explained: float) -> None:
-    for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
-        rank, full = row.rank_for(explained), len(row.values)
-        axes.barh(place, full, color=PALE, height=0.62)
-        axes.barh(place, rank, color=line["color"], height=0.62)
-        axes.annotate(
-            f"{rank} of {full}", (full, place), (5, 0), textcoords="offset points", va="center", fontsize=9, color=INK
-        )
-    axes.set_yticks(range(len(rows)), [_short(row.name) for row in rows], fontsize=9)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlim(0, 1.12 * max(len(row.values) for row in rows))
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"rank for {100 * explained:.6g} % of ‖W‖², of the full rank")
-
-
-def _log_ranks(axes: Axes, rows: "tuple[MatrixSpectrum, ...]") -> None:
-    largest = max(len(row.values) for row in rows)
+def _log_ranks(axes: Axes, largest: int) -> None:
     axes.set_xscale("log")
     axes.set_xlim(0.9, max(2.0, 1.1 * largest))
     axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0) if largest < 300 else (1.0,)))

@@ -201,6 +201,8 @@ def _storage(where: Any) -> Any:
         return where
     if not Path(where).parent.is_dir():
         raise ValueError(f"sweep needs a storage in a folder that exists; got {str(where)!r}.")
+    if Path(where).exists() and Path(where).read_bytes()[:1] not in (b"", b"{"):
+        raise ValueError(f"sweep needs a storage that a sweep wrote, or a path that is free; got {str(where)!r}.")
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
