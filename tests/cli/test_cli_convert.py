@@ -160,13 +160,3 @@ def test_spectrum_refuses_what_it_cannot_read_or_draw(trained, tmp_path, monkeyp
     assert "at least one of" in _refused(["spectrum", tmp_path / "flat.keras"])
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'singularbayes[plots]'" in _refused(["spectrum", path, "--figure", "s.png"])
-
-
-def test_weights_of_a_converted_model_come_back_from_a_file_of_weights(trained, tmp_path):
-    model, _ = trained
-    ours, other = (sb.bayesianize(model, 2, init=init) for init in ("svd", "random"))
-    ours.save_weights(tmp_path / "bayes.weights.h5")
-    other.load_weights(tmp_path / "bayes.weights.h5")
-    for a, b in zip(ours.get_weights(), other.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(ours(X), other(X))

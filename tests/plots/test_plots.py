@@ -61,13 +61,6 @@ def test_the_legend_names_every_method_in_order(name):
     assert len(labels) == len(METHODS) and all(map(str.startswith, labels, METHODS))
 
 
-@pytest.mark.parametrize("name", ["function_bands", "weight_correlations"])
-def test_the_panels_name_every_method_in_order(name):
-    given = {"function_bands": made_up.BANDS}
-    titles = [axes.get_title(loc="left") for axes in FIGURES[name]().axes if axes.get_title(loc="left")]
-    assert all(itertools.starmap(str.startswith, zip(titles, given.get(name, made_up.CORRELATIONS), strict=True)))
-
-
 def test_methods_are_distinguished_without_colour():
     looks = list(style.looks(map(str, range(35))).values())
     assert (

@@ -22,8 +22,7 @@ from singularbayes.ranks.trials import Sweep, Trial
 from singularbayes.training import BETA, KLSchedule, fit_many
 
 Space = Mapping[str, Any]
-_STARTUP = 8  # trials by chance, before the sampler learns from them
-_PATIENCE = 4  # finished trials before one is stopped early
+_STARTUP, _PATIENCE = 8, 4  # trials by chance before the sampler learns, and finished ones before one is stopped
 _RUNGS = 4  # a trial is looked at after each of these parts of its epochs but the last
 
 # Short names of objectives, by task.
@@ -143,16 +142,14 @@ def _read_space(space: Space) -> dict[str, Any]:
             "sweep needs a space of settings by name, such as {'rank': (2, 64), 'beta': (0.01, 1.0), 'eta': [0.01, "
             f"0.1]}}; got space={space!r}."
         )
-    return {name: _read(name, choice) for name, choice in space.items()}
-
-
-def _read(name: str, choice: Any) -> Any:
-    values = [value.item() if isinstance(value, np.generic) else value for value in choice]
-    if isinstance(choice, list) and values:
-        return values
-    if len(values) != 2 or not 0 < values[0] < values[1]:
-        raise ValueError(f"sweep needs (low, high) with 0 < low < high, or a list, for {name!r}; got {choice!r}.")
-    return tuple(values)
+    found: dict[str, Any] = {}
+    for name, choice in space.items():
+        values = [value.item() if isinstance(value, np.generic) else value for value in choice]
+        interval = len(values) == 2 and 0 < values[0] < values[1]
+        if not (values if isinstance(choice, list) else interval):
+            raise ValueError(f"sweep needs (low, high) with 0 < low < high, or a list, for {name!r}; got {choice!r}.")
+        found[name] = values if isinstance(choice, list) else tuple(values)
+    return found
 
 
 def _untrained(build: Callable[..., keras.Model], data: Data, space: Space, task: str | None) -> Evaluation:
