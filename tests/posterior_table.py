@@ -122,8 +122,7 @@ def stirred(posterior, shape=SHAPE, seed=0):
 def set_factor(factor, loc, scale):
     """Gives a factor exactly these means and scales."""
     loc, scale = np.broadcast_to(loc, factor.shape), np.broadcast_to(scale, factor.shape).astype("float64")
-    rho = scale + np.log(-np.expm1(-scale))
-    factor.values.assign(np.stack([loc / factor.rates.loc, rho / factor.rates.rho]).astype("float32"))
+    factor.set(loc, scale)
 
 
 def over_keys(function, num, seed=0, compiled=True):

@@ -19,45 +19,18 @@ HEADS = {"num_heads": 2, "key_dim": 3}
 BLOCK = {"intermediate_dim": 6, "num_heads": 2}
 TABLE = {"input_dim": 5, "output_dim": 4}
 
-# (layer, arguments, what the error says) where Keras's layer of the name refuses the same arguments.
+# Arguments that Keras's layer of the name refuses.
 KERAS_REFUSES = (
-    *(
-        (kind, {"units": units}, rf"{kind} needs units .*got units={units}")
-        for kind in ("LSTM", "GRU")
-        for units in (0, -1)
-    ),
-    ("GRU", {"units": 1.5}, r"GRU needs units to be an integer >= 1; got units=1\.5"),
-    ("LSTM", {"units": 2, "use_cudnn": "maybe"}, r'use_cudnn="auto" or False.*Got use_cudnn=\'maybe\''),
-    ("LSTM", {"units": 2, "activation": "odd"}, r"activation function identifier: odd"),
-    ("LSTM", {"units": 2, "units_": 2}, r"Unrecognized keyword arguments passed to LSTM: \{'units_': 2\}"),
-    *(
-        (kind, {**CONV, **arguments}, message)
-        for kind in ("Conv1D", "Conv2D", "Conv3D")
-        for arguments, message in (
-            ({"filters": 0}, r"strictly positive value. Received filters=0"),
-            ({"filters": 1.5}, r"filters=1\.5"),
-            ({"kernel_size": 0}, r"kernel_size=0.* `value > 0`"),
-            ({"kernel_size": (1, 2, 3, 4)}, r"tuple of . integers. Received kernel_size=\(1, 2, 3, 4\)"),
-            ({"strides": 0}, r"strides=0"),
-            ({"strides": 2, "dilation_rate": 2}, r"strides > 1` not supported in conjunction with `dilation_rate > 1`"),
-            ({"groups": 0}, r"groups must be a positive integer. Received: groups=0"),
-            ({"groups": 3}, r"divisible by the number of groups. Received: groups=3, filters=4"),
-            ({"padding": "full"}, r"one of \{.*'same'.*\}. Received: full"),
-            ({"data_format": "first"}, r"channels_last.*Received: data_format=first"),
-        )
-    ),
-    ("Conv2D", {**CONV, "padding": "causal"}, r"Received: causal"),
-    ("Conv2DTranspose", {**CONV, "filters": 0}, r"strictly positive value. Received filters=0"),
-    ("Conv2DTranspose", {**CONV, "strides": 2, "output_padding": 2}, r"strictly less than .*output_padding=\(2, 2\)"),
-    ("SeparableConv2D", {**CONV, "depth_multiplier": 0}, r"strictly positive value. Received depth_multiplier=0"),
-    ("SeparableConv1D", {**CONV, "padding": "causal"}, r"Received: causal"),
-    ("MultiHeadAttention", {**HEADS, "num_heads": 0}, r"expected a positive integer. Received: num_heads=0"),
-    ("MultiHeadAttention", {**HEADS, "num_heads": 1.5}, r"Received: num_heads=1\.5"),
-    ("MultiHeadAttention", {**HEADS, "key_dim": -1}, r"Received: key_dim=-1"),
-    ("MultiHeadAttention", {**HEADS, "value_dim": 0}, r"Received: value_dim=0"),
-    ("MultiHeadAttention", {**HEADS, "sliding_window": 0}, r"Received: sliding_window=0"),
-    ("ReversibleEmbedding", {**TABLE, "input_dim": 0}, r"ReversibleEmbedding needs input_dim .*; got input_dim=0"),
-    ("ReversibleEmbedding", {**TABLE, "output_dim": 1.5}, r"ReversibleEmbedding needs output_dim .*output_dim=1\.5"),
+    ("Dense", {"units": 0}),
+    ("LSTM", {"units": 0}),
+    ("GRU", {"units": 2, "activation": "odd"}),
+    ("Conv1D", {**CONV, "strides": 0}),
+    ("Conv2D", {**CONV, "padding": "causal"}),
+    ("Conv2DTranspose", {**CONV, "strides": 2, "output_padding": 2}),
+    ("SeparableConv2D", {**CONV, "depth_multiplier": 0}),
+    ("MultiHeadAttention", {**HEADS, "num_heads": 0}),
+    ("Embedding", {**TABLE, "input_dim": 0}),
+    ("ReversibleEmbedding", {**TABLE, "output_dim": 1.5}),
 )
 
 
@@ -65,12 +38,13 @@ def _ids(cases):
     return [f"{kind}: {message}" for kind, *_, message in cases]
 
 
-@pytest.mark.parametrize(("kind", "arguments", "message"), KERAS_REFUSES, ids=_ids(KERAS_REFUSES))
-def test_what_keras_refuses_is_refused(kind, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        getattr(layers, kind)(**arguments, posterior=LowRank(1))
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(("kind", "arguments"), KERAS_REFUSES)
+def test_what_keras_refuses_is_refused_in_its_words(kind, arguments):
+    with pytest.raises(ValueError) as theirs:
         getattr(keras.layers, kind)(**arguments)
+    with pytest.raises(ValueError) as ours:
+        getattr(layers, kind)(**arguments, posterior=LowRank(1))
+    assert str(ours.value) == str(theirs.value)
 
 
 REASONS = {
@@ -80,7 +54,6 @@ REASONS = {
 }
 # (layer, arguments, what the error says) where Keras has nothing to refuse.
 OURS = (
-    ("LSTM", {"units": 1.5}, r"LSTM needs units to be an integer >= 1; got units=1\.5"),
     *((kind, {"units": 2, "use_cudnn": True}, rf"{kind} needs use_cudnn=.*cuDNN cannot") for kind in ("LSTM", "GRU")),
     *(
         (kind, {**arguments, argument: value}, rf"{kind} needs {argument}=None: {REASONS[reason]}.*Got {argument}=")
@@ -102,7 +75,6 @@ OURS = (
         )
     ),
     ("EinsumDense", {**EINSUM, "lora_rank": 2}, REASONS["lora_rank"]),
-    ("EinsumDense", {**EINSUM, "equation": 3}, r"needs an equation such as 'abc,cd->abd'; got equation=3"),
     ("EinsumDense", {**EINSUM, "equation": "abc,bcd->abd"}, r"needs one matrix; .* share \['b'\]: one matrix for each"),
     ("EinsumDense", {**EINSUM, "equation": "abc,ccd->abd"}, r"every letter once .*; got equation='abc,ccd->abd'"),
     ("TransformerEncoder", {**BLOCK, "num_heads": 0}, r"TransformerEncoder needs num_heads .*; got num_heads=0"),
@@ -218,7 +190,7 @@ def test_a_layer_without_a_posterior_says_what_to_type():
 @TORCH_FIRST
 @pytest.mark.rows_on_torch
 @pytest.mark.parametrize(
-    "row", ["lstm", "gru", "conv1d", "conv2d", "conv2d_transpose", "separable_conv2d", "einsum_dense", "transformer"]
+    "row", ["lstm", "gru", "conv1d", "conv2d", "conv2d_transpose", "separable_conv2d", "transformer"]
 )
 def test_inputs_of_another_rank_or_width_are_refused(row):
     layer, x = LAYERS[row].make(posterior=LowRank(1), name="layer"), LAYERS[row].inputs[0]
@@ -239,3 +211,11 @@ def test_a_wrong_number_of_states_is_named():
         layer = getattr(layers, kind)(3, posterior=LowRank(1), name="memory")
         with pytest.raises(ValueError, match=rf"{kind} needs {needed} initial states; got 3 in memory"):
             layer(x, initial_state=[state] * 3)
+
+
+def test_what_keras_can_do_to_a_kernel_is_refused():
+    for layer in (layers.Dense(3, posterior=LowRank(1)), layers.LSTM(3, posterior=LowRank(1))):
+        with pytest.raises(ValueError, match="LoRA is a deterministic adapter"):
+            layer.enable_lora(2)
+        with pytest.raises(ValueError, match="a posterior cannot be quantised"):
+            layer.quantize("int8")

@@ -1,6 +1,5 @@
 """Dense: Keras's layer of the same name, with one draw of the posterior for its kernel."""
 
-import inspect
 import json
 
 import keras
@@ -70,12 +69,6 @@ def test_mixed_precision_computes_in_half_and_keeps_its_weights_in_float32(name,
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     np.testing.assert_allclose(_numpy(outputs), _numpy(counterpart(X)), atol=16 * precision)
     assert {keras.backend.standardize_dtype(w.dtype) for w in layer.trainable_weights} == {"float32"}
-
-
-def test_positional_arguments_are_those_of_keras_in_order():
-    ours, theirs = (list(inspect.signature(c.__init__).parameters.values()) for c in (layers.Dense, keras.layers.Dense))
-    positional = [p.name for p in ours if p.kind is p.POSITIONAL_OR_KEYWORD]
-    assert positional == [p.name for p in theirs if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
 def test_shapes_and_masks_are_those_of_keras():

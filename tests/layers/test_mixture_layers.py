@@ -1,17 +1,15 @@
-"""Every layer with a mixture: K networks, and each example sees one of them alone."""
+"""Every layer with a mixture: K networks, each of which sees every example."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
-from keras.src.backend import set_keras_mask
 from layer_table import LAYERS, OPTIONS, alone
 from posterior_table import ON_TORCH, set_factor, stir
 
 import singularbayes as sb
 from singularbayes import layers
-from singularbayes.posteriors import scope
-from singularbayes.posteriors.assignment import Assignment
+from singularbayes.posteriors import in_blocks, noise, scope
 
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 
@@ -43,18 +41,22 @@ def _call(model, x, case, training):
     return layer(*map(ops.convert_to_tensor, x), **case.call, training=training)
 
 
+def _tiled(value):
+    return np.concatenate([value] * K) if isinstance(value, np.ndarray) and value.dtype != object else value
+
+
 def _pass(model, x, case):
-    """Returns the outputs of a training pass, the component of every example, and the draws of every component."""
-    with keras.StatelessScope() as passed:
-        outputs = _call(model, x, case, training=True)
-    made = passed.__dict__["singularbayes_draws"]
-    draws = {id(q): made[id(q)].draws for q in sb.find_posteriors(model) if id(q) in made}
-    component = _numpy(made[id(Assignment)].components_of(len(x[0]), K))[0]
-    parts = [
-        {place: (k, *keras.tree.map_structure(lambda v, k=k: v[k], arrays)) for place, arrays in draws.items()}
-        for k in range(K)
-    ]
-    return _numpy(outputs), component, parts
+    """Returns the outputs of a training pass, (components, examples, …), and the draws of every component."""
+    keys = {id(q): ops.convert_to_numpy(q.seed_generator.state) for q in sb.find_posteriors(model)}
+    call = {name: _tiled(value) for name, value in case.call.items()}
+    with in_blocks(K):
+        inputs = [ops.convert_to_tensor(_tiled(part)) for part in x]
+        outputs = _numpy(model.layers[-1](*inputs, **call, training=True))
+    parts = []
+    for k in range(K):
+        arrays = {id(q): q._draw(noise.as_keys(keys[id(q)])) for q in sb.find_posteriors(model)}
+        parts.append({place: (k, *[v[k] for v in drawn]) for place, drawn in arrays.items()})
+    return [part.reshape(K, -1, *part.shape[1:]) for part in outputs], parts
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -65,74 +67,15 @@ def trained(request):
     return case, model, x
 
 
-def test_an_example_is_predicted_by_one_component_alone(trained):
+def test_a_block_of_examples_is_predicted_by_its_component(trained):
     case, model, x = trained
-    outputs, component, parts = _pass(model, x, case)
-    assert set(component) == set(range(K))
+    outputs, parts = _pass(model, x, case)
     for k, part in enumerate(parts):
         with scope.fix_draws(part):  # one draw of this component for all examples
             alone = _numpy(_call(model, x, case, training=False))
         for ours, theirs in zip(outputs, alone, strict=True):
-            np.testing.assert_allclose(ours[component == k], theirs[component == k], rtol=2e-4, atol=2e-5)
-
-
-_ONE_OF_A_KIND = ("dense", "embedding", "gru", "conv2d", "attention", "transformer")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in _ONE_OF_A_KIND else pytest.mark.exhaustive) for n in LAYERS]
-)
-def test_one_component_is_the_plain_layer(name):
-    case = LAYERS[name]
-    model, x = _layer(case, components=1)
-    bias = {} if "Embedding" in case.layer else {"bias_posterior": sb.FullRank(kl_weight=0.1)}
-    plain, _ = alone(case, sb.LowRank(2, kl_weight=0.1), **bias)
-    for ours, theirs in zip(model.trainable_weights, plain.trainable_weights, strict=True):
-        theirs.assign(ops.convert_to_numpy(ours)[0])
-    for ours, theirs in zip(sb.find_posteriors(model), sb.find_posteriors(plain), strict=True):
-        theirs.seed_generator.state.assign(ops.convert_to_numpy(ours.seed_generator.state))
-    first, second = (_numpy(_call(m, x, case, training=True)) for m in (model, plain))
-    for ours, theirs in zip(first, second, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
-
-
-def _masked(name, inputs, masks):
-    """Returns the outputs of a training pass of a layer with a mixture, the same noise at each call."""
-    keras.utils.set_random_seed(4)
-    inside = {"posterior": sb.Mixture(sb.LowRank(2, kl_weight=0.1), K)}
-    made = {
-        "GRU": lambda: layers.GRU(3, **inside),
-        "LSTM": lambda: layers.LSTM(3, **inside),
-        "TransformerEncoder": lambda: layers.TransformerEncoder(6, 2, **inside),
-        "PerComponent": lambda: layers.PerComponent(keras.layers.LSTM(3), K),
-    }
-    layer = made.get(name, lambda: layers.MultiHeadAttention(2, 2, **inside))()
-    x, mask = ops.convert_to_tensor(inputs), ops.convert_to_tensor(masks)
-    attention = name.endswith("_mask")
-    layer.build(*([x.shape] * (2 if attention else 1)))
-    stir(layer)
-    if name == "PerComponent":
-        set_keras_mask(x, mask)
-    if name == "attention_mask":
-        mask = ops.logical_or(ops.expand_dims(mask, 1), ops.eye(x.shape[1], dtype="bool"))
-    arguments = {name: mask} if attention else {} if name == "PerComponent" else {"mask": mask}
-    with keras.StatelessScope():
-        return _numpy(layer(*([x] * (2 if attention else 1)), **arguments, training=True))[0]
-
-
-@pytest.mark.parametrize(
-    "name", ["GRU", "LSTM", "TransformerEncoder", "PerComponent", "key_mask", "value_mask", "attention_mask"]
-)
-def test_the_mask_of_an_example_changes_the_outputs_of_that_example_alone(name):
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=(6, 4, 6)).astype("float32")
-    masks = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 1], [1, 0, 1, 0], [1, 1, 0, 1]], "bool")
-    before = _masked(name, x, masks)
-    for i in range(6):
-        other = masks.copy()
-        other[i] = True
-        moved = (np.abs(_masked(name, x, other) - before) > 1e-5).reshape(6, -1).any(axis=1)
-        np.testing.assert_array_equal(moved, np.arange(6) == i)
+            np.testing.assert_allclose(ours[k], theirs, rtol=2e-4, atol=2e-5)
+    assert not np.allclose(outputs[0][0], outputs[0][1])
 
 
 @pytest.mark.parametrize("bias", [None, sb.FullRank(kl_weight=0.1)], ids=["plain", "posterior"])
@@ -158,30 +101,16 @@ def test_a_pass_that_draws_adds_the_bias_of_the_component_whose_kernel_it_drew(b
 
 
 @ON_TORCH
-def test_an_attention_mask_for_all_examples_is_the_one_that_each_of_them_has():
-    block = layers.TransformerEncoder(8, num_heads=2, posterior=sb.Mixture(sb.LowRank(2, kl_weight=0.1), K))
-    x = np.random.default_rng(0).normal(size=(4, 4, 6)).astype("float32")  # as many positions as examples
-    block.build(x.shape)
-    causal = np.tril(np.ones((4, 4), bool))
-
-    def outputs(mask):
-        with keras.StatelessScope():  # so that every pass has the same draws
-            return _numpy(block(x, attention_mask=ops.convert_to_tensor(mask), training=True))[0]
-
-    each = outputs(np.tile(causal, (4, 1, 1)))
-    np.testing.assert_allclose(outputs(causal), each, rtol=1e-5)
-    np.testing.assert_allclose(outputs(causal[None]), each, rtol=1e-5)
-
-
-@ON_TORCH
 def test_layers_of_different_batches_are_refused_and_time_distributed_ones_work():
     inside = sb.Mixture(sb.LowRank(2, kl_weight=0.1), K)
     x = keras.Input((3, 5))
     steps = keras.layers.TimeDistributed(layers.Dense(4, posterior=inside))(x)
     whole = layers.Dense(4, posterior=inside)(x)
     model = stir(keras.Model(x, [steps, whole]))
+    sb.set_kl(model, num_data=4)
     assert all(np.isfinite(part).all() for part in _numpy(model(np.ones((4, 3, 5)), training=True)))
     twice = keras.Model(x, [whole, layers.Dense(2, posterior=inside)(ops.concatenate([x, x], axis=0))])
+    sb.set_kl(twice, num_data=4)
     with pytest.raises(ValueError, match="got first axes of"):
         twice(np.ones((4, 3, 5)), training=True)
 

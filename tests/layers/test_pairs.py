@@ -73,6 +73,7 @@ def test_the_mean_is_the_keras_layer_with_the_mean_matrices(pair):
 
 def test_the_kl_is_the_sum_over_the_posteriors_however_often_the_layer_is_called(pair):
     _, model, x = pair
+    sb.set_kl(model, num_data=10, beta=1.0)  # and deals the examples of a mixture
     model(x, training=True), model(x, training=True)
     exact = sum(posterior.kl_exact() for posterior in sb.find_posteriors(model) if posterior.random)
     assert float(ops.convert_to_numpy(sum(model.losses))) == pytest.approx(0.1 * exact, rel=1e-5)

@@ -1,4 +1,4 @@
-"""Mixtures: K networks in one model, each trained on every example."""
+"""Mixtures: K networks in one model, each of which trains on every example."""
 
 import keras
 import numpy as np
@@ -8,8 +8,7 @@ from posterior_table import JAX_FIRST, ON_TORCH, TORCH_FIRST, assert_uncorrelate
 
 import singularbayes as sb
 from singularbayes import layers
-from singularbayes.posteriors import noise
-from singularbayes.posteriors.assignment import Assignment, in_blocks
+from singularbayes.posteriors import in_blocks, noise
 
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 
@@ -29,54 +28,41 @@ def _dense(inside=None, components=K, **arguments):
     return stir(layer)
 
 
-def _trained_pass(layer, x, key):
-    """Returns the outputs of a training pass on K blocks of examples whose noise comes from `key`."""
-    state = layer.posterior.seed_generator.state
-    state.assign(ops.cast(key, state.dtype))
-    with in_blocks(layer.posterior.components):
-        return layer(x, training=True)
-
-
 KEY = noise.as_keys(np.array([12345, 678]))
-COMPONENT = np.repeat(np.arange(K), BATCH // K)  # of examples in blocks
+
+
+def _trained_pass(layer, x=X):
+    """Returns the outputs of a training pass with the noise of `KEY`, (components, examples, units)."""
+    state = layer.posterior.seed_generator.state
+    state.assign(ops.cast(KEY, state.dtype))
+    with in_blocks(K):
+        return ops.reshape(layer(ops.tile(x, (K, 1)), training=True), (K, len(x), 4))
 
 
 # -- K separate networks -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "inside",
-    [sb.LowRank(2), sb.FullRank(), sb.RankOne(), sb.Adapter(2)],
-    ids=repr,
-)
-def test_outputs_and_gradients_are_those_of_separate_networks_on_their_shares(inside):
+@pytest.mark.parametrize("inside", [sb.LowRank(2), sb.FullRank(), sb.RankOne(), sb.Adapter(2)], ids=repr)
+def test_outputs_and_gradients_are_those_of_separate_networks(inside):
     config = inside.get_config()
     layer = _dense(type(inside).from_config({**config, "kl_weight": 0.1}))
-    outputs, component = _numpy(_trained_pass(layer, X, KEY)), COMPONENT
-    keys, bias = layer.posterior.parts.keys(KEY)[0], _numpy(layer.bias)
-    variable = next(v for v in layer.posterior.random_weights)
-    slopes = gradient(lambda: ops.mean(ops.square(_trained_pass(layer, X, KEY))), variable)
+    outputs, bias, factor = _numpy(_trained_pass(layer)), _numpy(layer.bias), layer.posterior.factors[0]
+    drawn = _numpy(factor.sample(KEY))
+    slopes = gradient(lambda: ops.mean(ops.square(_trained_pass(layer))), factor.values)
+    bias_slopes = gradient(lambda: ops.mean(ops.square(_trained_pass(layer))), layer.bias)
     for k in range(K):
         alone = layer.posterior.component(k)
-        share = X[component == k]
+        own = alone.factors[0]
+        eps = (drawn[k] - _numpy(own.loc)) / _numpy(own.scale)
+        own.sample = lambda key, component=None, own=own, eps=eps: own.loc + own.scale * eps
 
-        def outputs_alone(alone=alone, share=share, k=k):
-            w = alone.weight(alone.draw(keys[k]))
-            return w.apply(ops.convert_to_tensor(share)) + ops.convert_to_tensor(bias[k])
+        def outputs_alone(alone=alone, k=k):
+            return alone.weight(alone.draw(KEY)).apply(ops.convert_to_tensor(X)) + ops.convert_to_tensor(bias[k])
 
-        np.testing.assert_allclose(outputs[component == k], _numpy(outputs_alone()), rtol=1e-4, atol=1e-5)
-        own = gradient(lambda f=outputs_alone: ops.mean(ops.square(f())), alone.random_weights[0])
-        np.testing.assert_allclose(slopes[k], own / K, rtol=2e-3, atol=1e-5)
-
-
-def test_the_gradient_of_a_bias_is_that_of_separate_networks():
-    layer = _dense()
-    component, outputs = COMPONENT, _numpy(_trained_pass(layer, X, KEY))
-    slopes = gradient(lambda: ops.mean(ops.square(_trained_pass(layer, X, KEY))), layer.bias)
-    for k in range(K):
-        np.testing.assert_allclose(
-            slopes[k], 2 * outputs[component == k].sum(axis=0) / outputs.size, rtol=1e-4, atol=1e-6
-        )
+        np.testing.assert_allclose(outputs[k], _numpy(outputs_alone()), rtol=1e-4, atol=1e-4)
+        slope = gradient(lambda f=outputs_alone: ops.mean(ops.square(f())), own.values)
+        np.testing.assert_allclose(slopes[k], slope / K, rtol=2e-3, atol=1e-4)
+        np.testing.assert_allclose(bias_slopes[k], 2 * outputs[k].sum(axis=0) / outputs.size, rtol=1e-4, atol=1e-5)
 
 
 def test_components_start_apart_and_draw_independent_noise():
@@ -85,14 +71,7 @@ def test_components_start_apart_and_draw_independent_noise():
     for weight in layer.trainable_weights:
         values = _numpy(weight)
         assert all(np.abs(values[i] - values[j]).max() > 0 for i in range(K) for j in range(i))
-    mixture = _dense().posterior
-
-    def draws(key):
-        values = mixture.parts.read()
-        a, b = mixture.parts.each(mixture.parts.one.draw, values, mixture.parts.keys(key)[0])
-        return ops.concatenate([a, b], axis=1)
-
-    found = over_keys(draws, 1500)
+    found = over_keys(_dense().posterior.factors[0].sample, 1500)
     assert_uncorrelated(found[:, 0], found[:, 1])
     assert_uncorrelated(found[:, 1], found[:, 2])
 
@@ -105,7 +84,7 @@ def test_the_kl_is_the_mean_of_the_components_and_counted_once(inside):
     parts = [layer.posterior.component(k) for k in range(K)]
     exact = np.mean([part.kl_exact() for part in parts])
     assert layer.posterior.kl_exact() == pytest.approx(exact)
-    _trained_pass(layer, X, KEY), _trained_pass(layer, X, KEY)
+    _trained_pass(layer), _trained_pass(layer)
     kls = [float(_numpy(part.kl())) for part in parts]
     assert len(set(kls)) == K
     assert float(_numpy(layer.posterior.kl())) == pytest.approx(np.mean(kls), rel=1e-5 if inside.adapts is False else 1)
@@ -135,7 +114,7 @@ def test_one_component_is_the_plain_posterior():
     )
     plain.build((None, 5))
     for ours, theirs in ((mixture.posterior, plain.posterior), (mixture.bias_posterior, plain.bias_posterior)):
-        theirs.random_weights[0].assign(_numpy(ours.random_weights[0])[0])
+        theirs.random_weights[0].assign(_numpy(ours.random_weights[0]))
         theirs.seed_generator.state.assign(_numpy(ours.seed_generator.state))
     for _ in range(2):
         np.testing.assert_array_equal(_numpy(mixture(X, training=True)), _numpy(plain(X, training=True)))
@@ -169,17 +148,10 @@ def _model(components=K, kl_weight=None):
     return model
 
 
-def test_one_component_may_stand_beside_several_whose_examples_lie_in_blocks():
-    values = np.array([[1.0, 2.0]], "float32")
-    with in_blocks(4):
-        found = Assignment(noise.as_keys(np.array([1, 2]))).pick(values, 8, components=1)
-    np.testing.assert_array_equal(_numpy(found), np.repeat(values, 8, axis=0))
-
-
 def test_fit_trains_all_components_and_a_file_holds_them(tmp_path):
     model, y = _model(), (X[:, 0] > 0).astype("int32")
     before = [_numpy(weight) for weight in model.trainable_weights]
-    x, y = np.concatenate([X, X[:2]]), np.concatenate([y, y[:2]])  # the last batch is smaller than K
+    x, y = np.concatenate([X, X[:2]]), np.concatenate([y, y[:2]])  # the last batch is smaller
     model.fit(x, y, batch_size=6, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(x), beta=1.0)])
     for old, weight in zip(before, model.trainable_weights, strict=True):
         changed = np.abs(_numpy(weight) - old).reshape(K, -1).max(axis=1)
@@ -295,7 +267,7 @@ def test_repeated_examples_keep_steps_validation_and_a_batch_smaller_than_the_co
     history = model.fit(
         X, X, batch_size=2, epochs=2, verbose=0, validation_data=(X, X), callbacks=[sb.KLSchedule(BATCH, beta=1.0)]
     ).history
-    assert np.isfinite(history["val_nll"]).all() and model.evaluate(X, X, verbose=0) >= 0
+    assert history["val_nll"][-1] == pytest.approx(model.evaluate(X, X, verbose=0, return_dict=True)["nll"])
     assert sb.predict(model, X, draws=4, likelihood="gaussian").mean.shape == X.shape
 
 
@@ -304,7 +276,7 @@ def test_a_repeating_layer_without_blocks_is_refused_with_what_to_do():
     model = _repeating()
     for posterior in sb.find_posteriors(model):
         posterior.set_kl_weight(0.1)
-    with pytest.raises(ValueError, match="needs examples in blocks"):
+    with pytest.raises(ValueError, match="trains each of them on every example"):
         model(X, training=True)
     sb.set_kl(model, BATCH, beta=1.0)
     assert model(X, training=True).shape == (K * BATCH, 5)
@@ -322,6 +294,17 @@ def test_repeated_examples_that_are_concatenated_along_the_batch_are_refused():
     with pytest.raises(ValueError, match=f"got first axes of {K * BATCH} and {2 * K * BATCH} in one"):
         model([X, X], training=True)
     assert model([X, X]).shape == (BATCH, 1)
+
+
+@ON_TORCH
+def test_fit_refuses_a_mixture_whose_first_axis_is_never_the_batch():
+    """The halves of an example would meet different components; no other mixture shows the size of the batch."""
+    both = [keras.Input((5,)), keras.Input((5,))]
+    halves = ops.split(layers.Dense(4, posterior=sb.Mixture(sb.LowRank(1), K))(ops.concatenate(both, axis=0)), 2)
+    model = keras.Model(both, keras.layers.Dense(1)(ops.concatenate(halves, axis=1)))
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=f"got first axes of {K * BATCH} and {2 * K * BATCH}"):
+        model.fit([X, X], X[:, :1], batch_size=BATCH, verbose=0, callbacks=[sb.KLSchedule()])
 
 
 @ON_TORCH

@@ -30,21 +30,17 @@ def _model(inside, **arguments):
 
 @TORCH_FIRST
 @pytest.mark.parametrize("name", RANDOM)
-def test_factors_are_those_of_the_components_and_keep_what_is_assigned(name):
+def test_components_have_the_values_of_the_mixture_and_it_keeps_what_they_assign(name):
     mixture = stirred(sb.Mixture(RANDOM[name](), K))
-    per_component = len(mixture.component(0).factors)
-    assert len(mixture.factors) == K * per_component
-    own = [factor for k in range(K) for factor in mixture.component(k).factors]
-    for ours, theirs in zip(mixture.factors, own, strict=True):
-        np.testing.assert_array_equal(ours.float64_values()[0], theirs.float64_values()[0])
-        np.testing.assert_array_equal(ours.float64_values()[1], theirs.float64_values()[1])
-    assert sum(factor.kl_exact() for factor in mixture.factors) / K == pytest.approx(mixture.kl_exact())
-    before = [_numpy(w) for w in mixture.random_weights]
-    set_factor(mixture.factors[-1], 0.25, 0.5)
-    last = mixture.component(K - 1).factors[-1].float64_values()
-    np.testing.assert_allclose(last[0], 0.25)
-    for old, new in zip(before, map(_numpy, mixture.random_weights), strict=True):
-        np.testing.assert_array_equal(old[: K - 1], new[: K - 1])
+    (factor,) = mixture.factors
+    for k, part in enumerate(mixture.parts()):
+        for ours, theirs in zip(factor.float64_values()[:2], part.factors[0].float64_values()[:2], strict=True):
+            np.testing.assert_array_equal(ours[k], theirs)
+    before = _numpy(factor.values)
+    numbers = iter(range(K))
+    mixture.for_components(lambda part: set_factor(part.factors[0], 0.25, 0.5) if next(numbers) == K - 1 else None)
+    np.testing.assert_allclose(factor.float64_values()[0][K - 1], 0.25)
+    np.testing.assert_array_equal(_numpy(factor.values)[: K - 1], before[: K - 1])
 
 
 def test_changes_of_one_component_stay_in_it():
@@ -59,24 +55,24 @@ def test_changes_of_one_component_stay_in_it():
 @TORCH_FIRST
 def test_a_mixture_centres_its_prior_at_every_component():
     model = _model(sb.LowRank.paper(2, prior=sb.Centred("normal"), kl_weight=0.1))
-    learn_prior(model, X[:12], Y[:12], verbose=0, callbacks=[sb.KLSchedule(12)])
+    learn_prior(model, X[:12], Y[:12], verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
     assert sb.kl(model, "exact") == pytest.approx(0.0, abs=1e-4)
     (mixture,) = sb.find_posteriors(model)
-    centres = [factor.float64_values()[2][0] for factor in mixture.factors]
+    loc, _, (centres, _) = mixture.factors[0].float64_values()
     assert all(np.abs(centres[i] - centres[j]).max() > 1e-3 for i in range(K) for j in range(i))
-    for factor, centre in zip(mixture.factors, centres, strict=True):
-        np.testing.assert_allclose(factor.float64_values()[0], centre, atol=1e-6)
-        assert factor.prior_origin() == sb.posteriors.Origin.LEARNED
+    np.testing.assert_allclose(loc, centres, atol=1e-6)
 
 
 def test_certify_sees_the_prior_of_a_mixture():
     model = _model(sb.LowRank.paper(2, prior=sb.Centred("normal"), kl_weight=0.1))
-    learn_prior(model, X[:12], Y[:12], verbose=0, callbacks=[sb.KLSchedule(12)])
+    learn_prior(model, X[:12], Y[:12], verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
     bound = sb.certify(model, X[12:], Y[12:], draws=10)
     assert any("that the prior was learned on" in assumed for assumed in bound.assumptions)
     (mixture,) = sb.find_posteriors(model)
     # The KL of a certificate is the mean over components, and each counts: one far off shows.
-    set_factor(mixture.factors[1], 5.0, 0.1)
+    loc, scale, _ = mixture.factors[0].float64_values()
+    loc[1], scale[1] = 5.0, 0.1
+    mixture.factors[0].set(loc, scale)
     parts = [mixture.component(k).certified_kl() for k in range(K)]
     assert mixture.certified_kl() == pytest.approx(np.mean(parts))
     assert parts[1] > 100 * max(parts[0], 1e-3)

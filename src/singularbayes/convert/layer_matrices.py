@@ -142,7 +142,7 @@ def find_weights(layer: keras.layers.Layer) -> dict[str, Any]:
             inner.update({f"{part}/{name}": w for part, own in parts.items() for name, w in find_weights(own).items()})
         return inner
     if isinstance(layer, layers.Embedding):
-        back = layer.reverse_posterior
+        back = getattr(layer, "reverse_posterior", None)  # of a reversible one whose weights are not tied
         return {"embeddings": layer.posterior, **({} if back is None else {"reverse_embeddings": back})}
     found = {"kernel": layer.posterior}
     if isinstance(layer, (layers.SeparableConv1D, layers.SeparableConv2D)):

@@ -2,16 +2,12 @@
 
 from singularbayes.layers.attention import MultiHeadAttention
 from singularbayes.layers.base import BayesianLayer, hand_down
-from singularbayes.layers.convolution import Conv1D, Conv2D, Conv2DTranspose, Conv3D
-from singularbayes.layers.dense import Dense
-from singularbayes.layers.einsum_dense import EinsumDense
-from singularbayes.layers.embedding import Embedding
-from singularbayes.layers.gru import GRU
+from singularbayes.layers.convolution import Conv1D, Conv2D, Conv2DTranspose, Conv3D, SeparableConv1D, SeparableConv2D
+from singularbayes.layers.dense import Dense, EinsumDense
+from singularbayes.layers.embedding import Embedding, ReversibleEmbedding
 from singularbayes.layers.learned_noise import LearnedNoise
-from singularbayes.layers.lstm import LSTM
 from singularbayes.layers.per_component import PerComponent
-from singularbayes.layers.reversible_embedding import ReversibleEmbedding
-from singularbayes.layers.separable_convolution import SeparableConv1D, SeparableConv2D
+from singularbayes.layers.recurrent import GRU, LSTM
 from singularbayes.layers.torch_threads import one_thread
 from singularbayes.layers.transformer import TransformerEncoder
 

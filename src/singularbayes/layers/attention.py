@@ -1,18 +1,13 @@
 """Attention whose projections are drawn from posteriors."""
 
+from typing import ClassVar
+
 import keras
 from keras import ops
-from keras.src.backend import get_keras_mask, set_keras_mask
 
 from singularbayes import posteriors
-from singularbayes.layers.base import FreezesWhole, NotRematerialized, Summarized, refuse, require_posterior
-from singularbayes.layers.einsum_dense import EinsumDense
-
-
-def dealt_mask(blocks, mask):
-    """Returns an attention mask in the order of the examples; one for all of them, or none, stays as it is."""
-    each = mask is not None and len(mask.shape) > 2 and mask.shape[0] != 1
-    return blocks.deal(mask) if each else mask
+from singularbayes.layers.base import TakesKerasArguments, require_posterior
+from singularbayes.layers.dense import EinsumDense
 
 
 class _PerHead(keras.layers.Layer):
@@ -31,7 +26,7 @@ class _PerHead(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class MultiHeadAttention(Summarized, FreezesWhole, NotRematerialized, keras.layers.MultiHeadAttention):
+class MultiHeadAttention(TakesKerasArguments, keras.layers.MultiHeadAttention):
     """`keras.layers.MultiHeadAttention` with posteriors over its query, key, value and output projections.
 
     Same arguments, masks and outputs as Keras's layer; each projection gets its own copy of the posterior, over the
@@ -50,53 +45,12 @@ class MultiHeadAttention(Summarized, FreezesWhole, NotRematerialized, keras.laye
     True
     """
 
-    def __init__(
-        self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        output_shape=None,
-        attention_axes=None,
-        sliding_window=None,
-        flash_attention=None,
-        kernel_initializer=None,
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        use_gate=False,
-        seed=None,
-        *,
-        posterior=None,
-        bias_posterior=None,
-        per_head=False,
-        **kwargs,
-    ):
-        refuse("MultiHeadAttention", kernel_regularizer=kernel_regularizer, kernel_constraint=kernel_constraint)
-        super().__init__(
-            num_heads,
-            key_dim,
-            value_dim=value_dim,
-            dropout=dropout,
-            use_bias=use_bias,
-            output_shape=output_shape,
-            attention_axes=attention_axes,
-            sliding_window=sliding_window,
-            flash_attention=flash_attention,
-            bias_initializer=bias_initializer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            bias_constraint=bias_constraint,
-            use_gate=use_gate,
-            seed=seed,
-            **kwargs,
-        )
-        self._kernel_initializer = keras.initializers.get(kernel_initializer)
+    matrices: ClassVar[dict[str, str]] = {}  # those of its projections
+    added = ("posterior", "bias_posterior", "per_head")
+
+    def __init__(self, *args, posterior=None, bias_posterior=None, per_head=False, **kwargs):
         require_posterior("MultiHeadAttention", posterior)
+        super().__init__(**self._given(args, kwargs))
         self._recipe = posteriors.recipe(posterior, bias_posterior)
         self.per_head = per_head
 
@@ -147,45 +101,6 @@ class MultiHeadAttention(Summarized, FreezesWhole, NotRematerialized, keras.laye
             **self._recipe,
         }
 
-    def call(
-        self,
-        query,
-        value,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-    ):
-        masks = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask}
-        options = {"attention_mask": attention_mask, "use_causal_mask": use_causal_mask}
-        flags = {"return_attention_scores": return_attention_scores, "training": training}
-        first = self._query_dense.heads[0] if self.per_head else self._query_dense
-        with first.posterior.blocks(training, ops.shape(query)[0]) as blocks:
-            if not blocks.moves:
-                return self._attend(query, value, key, masks, options, **flags)
-            kept = get_keras_mask(query)
-            dealt = {id(x): x if x is None else blocks.deal(x) for x in (query, value, key, kept, *masks.values())}
-            options["attention_mask"] = dealt_mask(blocks, attention_mask)
-            query, value, key = (dealt[id(x)] for x in (query, value, key))
-            if kept is not None:  # which Keras takes from the tensor
-                set_keras_mask(query, dealt[id(kept)])
-            masks = {name: dealt[id(mask)] for name, mask in masks.items()}
-            outputs = self._attend(query, value, key, masks, options, **flags)
-            outputs = keras.tree.map_structure(blocks.collect, outputs)
-            if kept is not None:
-                set_keras_mask(keras.tree.flatten(outputs)[0], kept)
-            return outputs
-
-    def _attend(self, query, value, key, masks, options, return_attention_scores, training):
-        flags = {"return_attention_scores": return_attention_scores, "training": training}
-        return super().call(query, value, key, **masks, **options, **flags)
-
     def get_config(self):
-        config = super().get_config()
-        for name in ("kernel_regularizer", "kernel_constraint"):
-            del config[name]
+        config = {name: value for name, value in super().get_config().items() if name not in self._refused()}
         return {**config, **self._recipe, "per_head": self.per_head}

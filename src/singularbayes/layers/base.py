@@ -1,11 +1,13 @@
-"""What the layers share: a kernel with a posterior, a bias with or without one, and refused arguments."""
+"""What the layers share: each is the Keras layer, whose matrices, and biases, are drawn from posteriors."""
 
+import inspect
 import math
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
-from keras import activations, constraints, initializers, ops, regularizers
+import numpy as np
+from keras import ops, regularizers
 
 from singularbayes import posteriors
 from singularbayes.checks import require_integer
@@ -19,22 +21,7 @@ _REFUSED = {
     "quantization_config": "a posterior cannot be quantised; collapse it to its mean first",
     "gptq_unpacked_column_size": "a posterior cannot be quantised; collapse it to its mean first",
 }
-
-_POSTERIOR_OF = {
-    "kernel": "posterior",
-    "pointwise_kernel": "posterior",
-    "recurrent_kernel": "recurrent_posterior",
-    "embeddings": "posterior",
-    "reverse_embeddings": "reverse_posterior",
-}
-
-
-def refuse(layer: str, **arguments) -> None:
-    """Raises for the Keras arguments that make no sense with a posterior, unless they are None."""
-    for name, value in arguments.items():
-        if value is not None:
-            reason = next(text for key, text in _REFUSED.items() if name.endswith(key))
-            raise ValueError(f"{layer} needs {name}=None: {reason}. Got {name}={value!r}.")
+_STARTS = ("kernel_initializer", "pointwise_initializer")  # None is He for rectified activations and Glorot else
 
 
 def require_posterior(layer: str, posterior) -> None:
@@ -63,52 +50,20 @@ class _Parameters(int):
         return f"{number} {self.label}" if spec == "," else number
 
 
-class Summarized(keras.layers.Layer):
-    """A layer whose row in `model.summary()` shows its posteriors, and their ranks.
-
-    A summary has the class of a layer and `count_params()`, and asks it nothing else.
-    """
+class HoldsPosteriors(keras.layers.Layer):
+    """A layer with posteriors, perhaps in layers of its own."""
 
     def count_params(self):
+        # A summary has the class of a layer and this number, and asks it nothing else.
         counted = _Parameters(super().count_params())
         labels = dict.fromkeys(q.label(q.effective_rank) for q in posteriors.find_posteriors(self))
         counted.label = ", ".join(labels).replace(" → ", "→")  # the column is narrow
         return counted
 
-
-class FreezesWhole(keras.layers.Layer):
-    """A layer whose `trainable=False` holds for all it is made of, also what is made after the flag was set."""
-
     def _post_build(self):
         super()._post_build()
-        if not self.trainable:
+        if not self.trainable:  # also for what is made after the flag was set
             hand_down(self, False)
-
-
-def hand_down(layer: keras.layers.Layer, trainable: bool) -> None:
-    """Sets the flag of a layer and of all that it is made of by now, also where the layer has it already."""
-    type(layer).trainable.fset(layer, trainable)  # Keras on TensorFlow drops an assignment that changes nothing
-
-
-class WithoutArrays(keras.layers.Layer):
-    """A layer that has posteriors where the Keras layer has arrays: reading an array is an error that names them."""
-
-    arrays: tuple[str, ...] = ()  # that the Keras layer has
-
-    def __getattr__(self, name):
-        if name in type(self).arrays:
-            raise AttributeError(
-                f"{type(self).__name__} {self.name!r} has no array {name!r}: it is random here. Its mean is "
-                f"layer.{_POSTERIOR_OF[name]}.mean().dense(). To keep a layer as Keras has it, give bayesianize a rule "
-                "with None for it.",
-                name=name,
-                obj=self,
-            )
-        return scope.keras_getattr(self, name)
-
-
-class NotRematerialized(keras.layers.Layer):
-    """A layer with posteriors, perhaps in layers of its own: computed again for a gradient it would draw again."""
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         raise ValueError(
@@ -117,35 +72,137 @@ class NotRematerialized(keras.layers.Layer):
         )
 
 
-class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, NotRematerialized):
+def hand_down(layer: keras.layers.Layer, trainable: bool) -> None:
+    """Sets the flag of a layer and of all that it is made of by now, also where the layer has it already."""
+    type(layer).trainable.fset(layer, trainable)  # Keras on TensorFlow drops an assignment that changes nothing
+
+
+class _Random:
+    """Stands where a Keras layer has an array: there is none to read, and what Keras assigns is not kept."""
+
+    def __get__(self, layer, owner=None):
+        if layer is None:
+            return self
+        raise AttributeError
+
+    def __set__(self, layer, value):
+        """Keras's `build` assigns what `add_weight` gave it: None."""
+
+
+class TakesKerasArguments(HoldsPosteriors):
+    """A layer with the arguments of the Keras layer that it inherits from, and some more."""
+
+    matrices: ClassVar[dict[str, str]] = {
+        "kernel": "posterior"
+    }  # random ones, and the attribute with the posterior of each
+    added: tuple[str, ...] = ("posterior", "bias_posterior")  # arguments beside those of Keras
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        for name in cls.matrices:
+            setattr(cls, name, _Random())
+        parameters = [p for p in cls._keras_arguments().values() if p.name != "self"]
+        changed = [p.replace(default=None) if p.name in _STARTS else p for p in parameters]
+        own = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in cls.added]
+        order = [*changed, *own] if changed[-1:] and changed[-1].kind < 3 else [*changed[:-1], *own, *changed[-1:]]
+        cls.__signature__ = inspect.Signature(order)
+
+    @classmethod
+    def _keras_arguments(cls):
+        plain = next(base for base in cls.__mro__ if base.__module__.startswith("keras."))
+        return inspect.signature(plain.__init__).parameters  # type: ignore[misc]
+
+    def _given(self, args, kwargs) -> dict:
+        """Returns the arguments for Keras by name; raises for those that make no sense with a posterior."""
+        known = self._keras_arguments()
+        given = dict(inspect.Signature(list(known.values())).bind(self, *args, **kwargs).arguments)
+        given |= given.pop("kwargs", {})
+        del given["self"]
+        for name in self._refused():
+            if given.get(name) is not None:
+                reason = next(text for key, text in _REFUSED.items() if name.endswith(key))
+                raise ValueError(f"{type(self).__name__} needs {name}=None: {reason}. Got {name}={given[name]!r}.")
+        starts = {name: None for name in _STARTS if name in known}
+        # Keras takes no integers of NumPy for sizes.
+        return {**starts, **{name: int(v) if isinstance(v, np.integer) else v for name, v in given.items()}}
+
+    @classmethod
+    def _refused(cls) -> list[str]:
+        """Returns the arguments of Keras that make no sense with a posterior."""
+        kinds = [name.removesuffix("_kernel") for name in cls.matrices or ("kernel",)]
+        of_matrices = [f"{kind}_{what}" for kind in kinds for what in ("regularizer", "constraint")]
+        return [*of_matrices, *(name for name in _REFUSED if name not in ("regularizer", "constraint"))]
+
+
+class BayesianLayer(TakesKerasArguments):
     """A layer whose weight is drawn from a posterior.
+
+    It takes the arguments of the Keras layer that it inherits from. `kernel_initializer` sets where the mean starts
+    (default: He for rectified activations, Glorot else); a regularizer or constraint of the random matrix, LoRA and
+    quantisation are refused. Sizes, masks, shapes and configuration are Keras's; `build` of Keras asks for its weights
+    by name, and for those in `matrices` a posterior is built.
 
     Args:
         posterior: how the weight is distributed: a posterior such as `LowRank(16)`, a rank for `LowRank`, or a name,
             for example "low_rank" or "mixture".
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import singularbayes as sb
     >>> isinstance(sb.layers.Dense(8, posterior=sb.LowRank(2)), BayesianLayer)
     True
     """
 
-    def __init__(self, *, posterior, refused=None, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, *args, posterior=None, bias_posterior=None, **kwargs):
         require_posterior(type(self).__name__, posterior)
-        refuse(type(self).__name__, **(refused or {}))
+        super().__init__(**self._given(args, kwargs))
         # Set before they are layers: of a class, torch would find None and not the layer.
-        self.posterior: Any = None
-        self.bias_posterior: Any = None
-        self.reverse_posterior: Any = None  # of the table from vectors back to tokens, see `ReversibleEmbedding`
-        self.posterior = self._posterior(posterior)
+        for name in (*self.matrices.values(), "bias_posterior"):
+            setattr(self, name, None)
+        self.posterior: Any = self._posterior(posterior)
+        if bias_posterior is not None and getattr(self, "use_bias", False):
+            self.bias_posterior = self._posterior(bias_posterior, "bias_posterior")
+
+    def __getattr__(self, name):
+        if name in type(self).matrices:
+            raise AttributeError(
+                f"{type(self).__name__} {self.name!r} has no array {name!r}: it is random here. Its mean is "
+                f"layer.{type(self).matrices[name]}.mean().dense(). To keep a layer as Keras has it, give bayesianize "
+                "a rule with None for it.",
+                name=name,
+                obj=self,
+            )
+        return scope.keras_getattr(self, name)
 
     def _posterior(self, identifier, name="posterior"):
         """Returns a posterior of this layer's own."""
         # Names differ within a layer: Keras on torch keeps parameters by their path.
         posterior = posteriors.get_posterior(identifier, name)
-        if self.posterior is not None:
-            posterior = self.posterior.like(posterior)
-        return posterior
+        return posterior if self.posterior is None else self.posterior.like(posterior)
+
+    # -- weights -------------------------------------------------------------------------------------------------------
+
+    def add_weight(self, shape=None, initializer=None, *args, name=None, **kwargs):
+        if name in self.matrices:
+            return self._build_matrix(getattr(self, self.matrices[name]), shape, initializer)
+        if name == "bias":
+            self._bias_shape = tuple(shape)
+            if self.bias_posterior is not None:
+                return self._build_posterior(self.bias_posterior, (1, math.prod(shape)), initializer)
+        if self.posterior.components > 1:
+            initializer = posteriors.initializers.stacked(keras.initializers.get(initializer), tuple(shape))
+            shape = self.posterior.stack(shape)
+        return super().add_weight(shape, initializer, *args, name=name, **kwargs)
+
+    def _build_matrix(self, posterior, shape, initializer) -> None:
+        """Builds a posterior over an array of Keras, flattened to (…, last axis)."""
+        self._require_sizes(shape)
+        matrix = (math.prod(shape[:-1]), shape[-1])
+        self._build_posterior(posterior, matrix, self._start(posterior, initializer, matrix, tuple(shape)))
+
+    def _start(self, posterior, initializer, matrix, shape, transposed=False):
+        """Returns the start of a matrix from that of a kernel of this shape, whose last two axes may be exchanged."""
+        initializer = initializer or posterior.default_kernel_initializer(getattr(self, "activation", None))
+        return posteriors.initializers.reshaped(initializer, matrix, None if shape == matrix else shape, transposed)
 
     def _build_posterior(self, posterior, shape, initializer) -> None:
         """Builds a posterior over a matrix of that shape; its own initializer goes before the layer's."""
@@ -160,98 +217,33 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, NotRematerialized):
                 f"{self.path or self.name}."
             )
 
-    def _kernel(self, training):
+    # Keras saves the arrays of some layers by name; here they are those of the posteriors.
+    def save_own_variables(self, store):
+        keras.layers.Layer.save_own_variables(self, store)
+
+    def load_own_variables(self, store):
+        keras.layers.Layer.load_own_variables(self, store)
+
+    def enable_lora(self, *args, **kwargs):
+        raise ValueError(f"{type(self).__name__} {self.name!r} cannot have LoRA: {_REFUSED['lora_rank']}.")
+
+    def quantize(self, *args, **kwargs):
+        raise ValueError(f"{type(self).__name__} {self.name!r}: {_REFUSED['quantization_config']}.")
+
+    # -- the weights of a pass -----------------------------------------------------------------------------------------
+
+    def drawn_kernel(self, training):
         """Returns the kernel to use now."""
         return self._draw(self.posterior, training)
 
     def _draw(self, posterior, training):
         """Returns the weight of this forward pass; every use of a weight in a pass is the same draw."""
-        for own in (posterior, self.posterior, self.reverse_posterior):  # a pass may use one direction alone
-            if own is not None and own.random:
+        for own in (posterior, *(getattr(self, name) for name in self.matrices.values())):
+            if own is not None and own.random:  # a pass may use one direction of an embedding alone
                 own.note_pass(training)
         if scope.fixed_draw(posterior) is not None:  # one pass may use several fixed draws, one after another
             return posterior.sample(training)
         return scope.once_per_pass(posterior, lambda: posterior.sample(training))
-
-    def activation_size(self, length: int) -> int:
-        """Returns the numbers per example in the largest array inside a call, beside the outputs; 0 if they are larger.
-
-        Args:
-            length: of the sequences, where the inputs are sequences.
-        """
-        return 0
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "posterior": posteriors.serialize(self.posterior),
-        }
-
-
-class KernelLayer(BayesianLayer):
-    """A layer with a kernel, a bias and an activation, and Keras's arguments for them.
-
-    Args:
-        posterior: see `BayesianLayer`.
-        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
-        kernel_initializer: where the mean of the kernel starts; None is He for rectified activations and Glorot else.
-    """
-
-    arrays: tuple[str, ...] = ("kernel",)
-
-    def __init__(
-        self,
-        *,
-        bias_posterior,
-        activation,
-        use_bias,
-        kernel_initializer,
-        bias_initializer,
-        kernel_regularizer,
-        bias_regularizer,
-        kernel_constraint,
-        bias_constraint,
-        refused=None,
-        **kwargs,
-    ):
-        refused = {"kernel_regularizer": kernel_regularizer, "kernel_constraint": kernel_constraint, **(refused or {})}
-        super().__init__(refused=refused, **kwargs)
-        has_posterior = use_bias and bias_posterior is not None
-        self.bias_posterior = self._posterior(bias_posterior, "bias_posterior") if has_posterior else None
-        self.activation = activations.get(activation)
-        self.use_bias = use_bias
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.bias_constraint = constraints.get(bias_constraint)
-
-    def _build_kernel(self, shape, kernel_shape=None, transposed=False) -> None:
-        """Builds the posterior over a matrix.
-
-        Args:
-            kernel_shape: of the Keras kernel, where it is another.
-            transposed: whether the last two axes of that kernel are the other way round.
-        """
-        initializer = self.kernel_initializer or self.posterior.default_kernel_initializer(self.activation)
-        start = posteriors.initializers.reshaped(initializer, shape, kernel_shape, transposed)
-        self._build_posterior(self.posterior, shape, start)
-
-    def _build_bias(self, shape, initializer=None) -> None:
-        """Builds the bias: none, a plain weight, or a posterior over it as one row."""
-        self.bias, self._bias_shape = None, tuple(shape)
-        initializer = initializer or self.bias_initializer
-        if not self.use_bias:
-            return
-        if self.bias_posterior is None:
-            self.bias = self.add_weight(
-                name="bias",
-                shape=self.posterior.stack(shape),
-                initializer=posteriors.initializers.stacked(initializer, shape),
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
-        else:
-            self._build_posterior(self.bias_posterior, (1, math.prod(shape)), initializer)
 
     def _drawn_bias(self, training, examples=1):
         """Returns the bias of this pass, (examples, *bias shape); one for all where it is the same."""
@@ -267,7 +259,7 @@ class KernelLayer(BayesianLayer):
 
     def _add_bias(self, outputs, training):
         """Returns outputs + bias, broadcast over the leading axes, or the outputs where there is no bias."""
-        if not self.use_bias:
+        if self.bias is None and self.bias_posterior is None:
             return outputs
         if self.bias is not None and self.posterior.components == 1:
             outputs += ops.cast(self.bias, outputs.dtype)  # on torch in place: nobody else has these outputs
@@ -276,15 +268,19 @@ class KernelLayer(BayesianLayer):
         between = [1] * (len(outputs.shape) - 1 - len(self._bias_shape))
         return outputs + ops.reshape(bias, (-1, *between, *self._bias_shape))
 
+    def activation_size(self, length: int) -> int:
+        """Returns the numbers per example in the largest array inside a call, beside the outputs; 0 if they are larger.
+
+        Args:
+            length: of the sequences, where the inputs are sequences.
+        """
+        return 0
+
     def get_config(self):
+        config = {name: value for name, value in super().get_config().items() if name not in self._refused()}
+        own = {name: getattr(self, name) for name in self.added if name.endswith("posterior")}
         return {
-            **super().get_config(),
-            "bias_posterior": None if self.bias_posterior is None else posteriors.serialize(self.bias_posterior),
-            "activation": activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-            "kernel_initializer": initializers.serialize(self.kernel_initializer) if self.kernel_initializer else None,
-            "bias_initializer": initializers.serialize(self.bias_initializer),
-            "bias_regularizer": regularizers.serialize(self.bias_regularizer),
-            "bias_constraint": constraints.serialize(self.bias_constraint),
+            **config,
             "activity_regularizer": regularizers.serialize(self.activity_regularizer),
+            **{name: None if q is None else posteriors.serialize(q) for name, q in own.items()},
         }

@@ -1,58 +1,30 @@
 """Convolutions whose kernel, flattened to (positions · channels) × filters, is drawn from a posterior.
 
 A low-rank kernel A Bᵀ is never formed: its `rank` filters A are convolved with the input, and a 1 × 1 convolution by Bᵀ
-mixes their outputs.
+mixes their outputs. Of a separable convolution the pointwise kernel, (channels · depth_multiplier) × filters, has the
+posterior. The depthwise kernel is a plain weight: one small filter per channel is not a matrix.
 """
 
 import math
-from abc import abstractmethod
+from typing import ClassVar
 
 import keras
 from keras import ops
 
-from singularbayes.layers.base import KernelLayer
+from singularbayes.layers.base import BayesianLayer
 
 
-class Convolution(KernelLayer):
-    """What convolutions share: the arguments of the Keras layer that they replace, `keras_class`, and its shapes.
+class Convolution(BayesianLayer):
+    """What convolutions share: `convolution_op` on inputs with the channels last."""
 
-    Args:
-        shape_arguments: the arguments that decide shapes, by name. Keras's layer reads and refuses them.
-    """
-
-    keras_class: type[keras.layers.Layer]
-    dimensions: int
-    filters: int
-    kernel_size: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilation_rate: tuple[int, ...]
-    padding: str
-    data_format: str
-    groups = 1
-
-    def __init__(self, shape_arguments: dict, **kwargs):
-        super().__init__(**kwargs)
-        self._shape_arguments = shape_arguments
-        plain = self._keras_layer()
-        for name in shape_arguments:
-            setattr(self, name, getattr(plain, name))
-        self.input_spec = keras.layers.InputSpec(ndim=self.dimensions + 2)
-
-    def _keras_layer(self):
-        return self.keras_class(**self._shape_arguments, name="plain")
-
-    def _build_channels(self, input_shape) -> int:
-        """Returns the number of input channels, which inputs need from now on."""
-        self.compute_output_shape(input_shape)  # Keras refuses shapes that do not fit
-        axis = -1 if self.data_format == "channels_last" else 1
-        channels = input_shape[axis]
-        if channels is None or channels % self.groups:
+    def build(self, input_shape):
+        channels = input_shape[-1 if self.data_format == "channels_last" else 1]
+        if channels is None or channels % getattr(self, "groups", 1):
             raise ValueError(
-                f"{type(self).__name__} needs a number of input channels that groups={self.groups} divides; got inputs "
-                f"of shape {tuple(input_shape)} in {self.path or self.name}."
+                f"{type(self).__name__} needs a number of input channels that groups={getattr(self, 'groups', 1)} "
+                f"divides; got inputs of shape {tuple(input_shape)} in {self.path or self.name}."
             )
-        self.input_spec = keras.layers.InputSpec(ndim=self.dimensions + 2, axes={axis: channels})
-        return channels
+        super().build(input_shape)
 
     def call(self, inputs, training=None):
         channels_first = self.data_format == "channels_first"
@@ -62,104 +34,31 @@ class Convolution(KernelLayer):
 
     def _convolved(self, inputs, training):
         """Returns channels-last inputs convolved with the kernel of this pass."""
-        return self._kernel(training).convolve(inputs, self._by_filters, self.groups)
+        if self.padding == "causal":
+            inputs = ops.pad(inputs, ((0, 0), (self.dilation_rate[0] * (self.kernel_size[0] - 1), 0), (0, 0)))
+        return self.drawn_kernel(training).convolve(inputs, self._by_filters, getattr(self, "groups", 1))
 
-    @abstractmethod
     def _by_filters(self, inputs, filters):
         """Convolves channels-last inputs with the columns of `filters`, (positions · channels) × any number."""
+        return ops.conv(inputs, self._as_kernel(filters), **self._options())
 
     def _as_kernel(self, filters):
         """Returns the columns of `filters` as a kernel: (positions, channels, any number)."""
         positions = math.prod(self.kernel_size)
         return ops.reshape(filters, (*self.kernel_size, filters.shape[0] // positions, filters.shape[1]))
 
-    def compute_output_shape(self, input_shape):
-        return self._keras_layer().compute_output_shape(input_shape)
-
-    def get_config(self):
-        return {**super().get_config(), **{name: getattr(self, name) for name in self._shape_arguments}}
-
-
-class _Forward(Convolution):
-    """What Conv1D, Conv2D and Conv3D share: all but the number of dimensions."""
-
-    def __init__(
-        self,
-        filters,
-        kernel_size,
-        strides=1,
-        padding="valid",
-        data_format=None,
-        dilation_rate=1,
-        groups=1,
-        activation=None,
-        use_bias=True,
-        kernel_initializer=None,
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        *,
-        posterior=None,
-        bias_posterior=None,
-        **kwargs,
-    ):
-        super().__init__(
-            {
-                "filters": filters,
-                "kernel_size": kernel_size,
-                "strides": strides,
-                "padding": padding,
-                "data_format": data_format,
-                "dilation_rate": dilation_rate,
-                "groups": groups,
-            },
-            posterior=posterior,
-            bias_posterior=bias_posterior,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            kernel_constraint=kernel_constraint,
-            bias_constraint=bias_constraint,
-            **kwargs,
-        )
-
-    def build(self, input_shape):
-        channels = self._build_channels(input_shape)
-        kernel_shape = (*self.kernel_size, channels // self.groups, self.filters)
-        self._require_sizes(kernel_shape)
-        self._build_kernel((math.prod(kernel_shape[:-1]), self.filters), kernel_shape)
-        self._build_bias((self.filters,))
-
-    def _convolved(self, inputs, training):
-        if self.padding == "causal":
-            inputs = ops.pad(inputs, ((0, 0), (self.dilation_rate[0] * (self.kernel_size[0] - 1), 0), (0, 0)))
-        return super()._convolved(inputs, training)
-
-    def _by_filters(self, inputs, filters):
-        return ops.conv(
-            inputs,
-            self._as_kernel(filters),
-            strides=list(self.strides),
-            padding="valid" if self.padding == "causal" else self.padding,
-            data_format="channels_last",
-            dilation_rate=self.dilation_rate,
-        )
+    def _options(self) -> dict:
+        return {
+            "strides": self.strides,
+            "padding": "valid" if self.padding == "causal" else self.padding,
+            "data_format": "channels_last",
+            "dilation_rate": self.dilation_rate,
+        }
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class Conv1D(_Forward):
+class Conv1D(Convolution, keras.layers.Conv1D):
     """`keras.layers.Conv1D` with a posterior over its kernel as a (size · channels) × filters matrix.
-
-    Args:
-        posterior: see `BayesianLayer`.
-        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -167,17 +66,10 @@ class Conv1D(_Forward):
     True
     """
 
-    keras_class = keras.layers.Conv1D
-    dimensions = 1
-
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class Conv2D(_Forward):
+class Conv2D(Convolution, keras.layers.Conv2D):
     """`keras.layers.Conv2D` with a posterior over its kernel as a (height · width · channels) × filters matrix.
-
-    Args:
-        posterior: see `BayesianLayer`.
-        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -185,17 +77,10 @@ class Conv2D(_Forward):
     True
     """
 
-    keras_class = keras.layers.Conv2D
-    dimensions = 2
-
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class Conv3D(_Forward):
+class Conv3D(Convolution, keras.layers.Conv3D):
     """`keras.layers.Conv3D` with a posterior over its kernel as a (depth · height · width · channels) × filters matrix.
-
-    Args:
-        posterior: see `BayesianLayer`.
-        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -203,20 +88,12 @@ class Conv3D(_Forward):
     True
     """
 
-    keras_class = keras.layers.Conv3D
-    dimensions = 3
-
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class Conv2DTranspose(Convolution):
-    """`keras.layers.Conv2DTranspose` with a posterior over its kernel.
+class Conv2DTranspose(Convolution, keras.layers.Conv2DTranspose):
+    """`keras.layers.Conv2DTranspose` with a posterior over its kernel, a (height · width · channels) × filters matrix.
 
-    The kernel is a (height · width · channels) × filters matrix. A low-rank one spreads its `rank` filters over the
-    output, and a 1 × 1 convolution mixes them.
-
-    Args:
-        posterior: see `BayesianLayer`.
-        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
+    A low-rank one spreads its `rank` filters over the output, and a 1 × 1 convolution mixes them.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -224,72 +101,48 @@ class Conv2DTranspose(Convolution):
     True
     """
 
-    keras_class = keras.layers.Conv2DTranspose
-    dimensions = 2
-    output_padding: tuple[int, ...] | None
-
-    def __init__(
-        self,
-        filters,
-        kernel_size,
-        strides=1,
-        padding="valid",
-        output_padding=None,
-        data_format=None,
-        dilation_rate=1,
-        activation=None,
-        use_bias=True,
-        kernel_initializer=None,
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        *,
-        posterior=None,
-        bias_posterior=None,
-        **kwargs,
-    ):
-        super().__init__(
-            {
-                "filters": filters,
-                "kernel_size": kernel_size,
-                "strides": strides,
-                "padding": padding,
-                "output_padding": output_padding,
-                "data_format": data_format,
-                "dilation_rate": dilation_rate,
-            },
-            posterior=posterior,
-            bias_posterior=bias_posterior,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            kernel_constraint=kernel_constraint,
-            bias_constraint=bias_constraint,
-            **kwargs,
-        )
-
-    def build(self, input_shape):
-        channels = self._build_channels(input_shape)
-        kernel_shape = (*self.kernel_size, self.filters, channels)  # Keras has the outputs first
-        self._require_sizes(kernel_shape)
-        shape = (math.prod(self.kernel_size) * channels, self.filters)
-        self._build_kernel(shape, kernel_shape, transposed=True)
-        self._build_bias((self.filters,))
+    def _build_matrix(self, posterior, shape, initializer):
+        self._require_sizes(shape)
+        *positions, filters, channels = shape  # Keras has the outputs first
+        matrix = (math.prod(positions) * channels, filters)
+        start = self._start(posterior, initializer, matrix, tuple(shape), transposed=True)
+        self._build_posterior(posterior, matrix, start)
 
     def _by_filters(self, inputs, filters):
-        return ops.conv_transpose(
-            inputs,
-            ops.swapaxes(self._as_kernel(filters), -2, -1),
-            strides=list(self.strides),
-            padding=self.padding,
-            output_padding=self.output_padding,
-            data_format="channels_last",
-            dilation_rate=self.dilation_rate,
-        )
+        kernel = ops.swapaxes(self._as_kernel(filters), -2, -1)
+        return ops.conv_transpose(inputs, kernel, output_padding=self.output_padding, **self._options())
+
+
+class _Separable(Convolution):
+    matrices: ClassVar = {"pointwise_kernel": "posterior"}
+
+    def _convolved(self, inputs, training):
+        kernel = ops.convert_to_tensor(self.depthwise_kernel)
+        filtered = self.posterior.per_component(self._filtered, inputs, kernel, training)
+        return self.drawn_kernel(training).apply(filtered)
+
+    def _filtered(self, inputs, kernel):
+        return ops.depthwise_conv(inputs, kernel, **self._options())
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class SeparableConv1D(_Separable, keras.layers.SeparableConv1D):
+    """`keras.layers.SeparableConv1D` with a posterior over its pointwise kernel; the depthwise kernel has none.
+
+    >>> import numpy as np
+    >>> from singularbayes import LowRank
+    >>> SeparableConv1D(8, 3, posterior=LowRank(2))(np.ones((1, 10, 4))).shape == (1, 8, 8)
+    True
+    """
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class SeparableConv2D(_Separable, keras.layers.SeparableConv2D):
+    """`keras.layers.SeparableConv2D` with a posterior over its pointwise kernel; the depthwise kernel has none.
+
+    >>> import numpy as np
+    >>> from singularbayes import LowRank
+    >>> layer = SeparableConv2D(8, 3, strides=2, padding="same", posterior=LowRank(2))
+    >>> layer(np.ones((1, 6, 6, 4))).shape == (1, 3, 3, 8)
+    True
+    """

@@ -1,22 +1,21 @@
-"""A table of vectors, one per token: y = W[ids]."""
+"""Tables of vectors, one per token: y = W[ids], and back from vectors to scores of every token."""
+
+from typing import ClassVar
 
 import keras
 import numpy as np
-from keras import initializers, ops
+from keras import ops
+from keras.src.backend import set_keras_mask
 
-from singularbayes.layers.base import BayesianLayer, integers
+from singularbayes.layers.base import BayesianLayer
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class Embedding(BayesianLayer):
-    """`keras.layers.Embedding` with a posterior over its table.
+class Embedding(BayesianLayer, keras.layers.Embedding):
+    """`keras.layers.Embedding` with a posterior over its table, see `BayesianLayer`.
 
-    A token has one vector throughout a draw. The KL covers all rows.
-    An id outside 0 … input_dim − 1 is an error where values can be seen (eager calls, `predict`); inside a compiled
-    function its vector is NaN.
-
-    Args:
-        posterior: see `BayesianLayer`.
+    A token has one vector throughout a draw. The KL covers all rows. An id outside 0 … input_dim − 1 is an error where
+    values can be seen (eager calls, `predict`); inside a compiled function its vector is NaN.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -25,52 +24,20 @@ class Embedding(BayesianLayer):
     True
     """
 
-    arrays: tuple[str, ...] = ("embeddings",)
+    matrices: ClassVar = {"embeddings": "posterior"}
+    added: tuple[str, ...] = ("posterior",)
 
-    def __init__(
-        self,
-        input_dim,
-        output_dim,
-        embeddings_initializer="uniform",
-        embeddings_regularizer=None,
-        embeddings_constraint=None,
-        mask_zero=False,
-        weights=None,
-        lora_rank=None,
-        lora_alpha=None,
-        quantization_config=None,
-        *,
-        posterior=None,
-        **kwargs,
-    ):
-        super().__init__(
-            posterior=posterior,
-            refused={
-                "embeddings_regularizer": embeddings_regularizer,
-                "embeddings_constraint": embeddings_constraint,
-                "lora_rank": lora_rank,
-                "lora_alpha": lora_alpha,
-                "quantization_config": quantization_config,
-            },
-            **kwargs,
-        )
-        self.input_dim, self.output_dim = integers(type(self).__name__, input_dim=input_dim, output_dim=output_dim)
-        self.embeddings_initializer = initializers.get(embeddings_initializer)
-        self.mask_zero = mask_zero
-        self.supports_masking = mask_zero
-        self.autocast = False
+    def __init__(self, *args, weights=None, **kwargs):
+        super().__init__(*args, **kwargs)
         if weights is not None:
             table = np.asarray(weights[0] if isinstance(weights, list) and len(weights) == 1 else weights)
-            if table.shape != (input_dim, output_dim):
+            if table.shape != (self.input_dim, self.output_dim):
                 raise ValueError(
-                    f"{type(self).__name__} needs weights of shape {input_dim, output_dim}; got shape {table.shape}."
+                    f"{type(self).__name__} needs weights of shape {self.input_dim, self.output_dim}; got shape "
+                    f"{table.shape}."
                 )
             self.build()
             self.posterior.center(table)
-
-    def build(self, input_shape=None):
-        if not self.built:
-            self._build_posterior(self.posterior, (self.input_dim, self.output_dim), self.embeddings_initializer)
 
     def __call__(self, inputs, *args, **kwargs):
         # Before JAX narrows them to 32 bits, where an id out of range could become another row.
@@ -83,7 +50,7 @@ class Embedding(BayesianLayer):
         ids = inputs if keras.backend.standardize_dtype(inputs.dtype) == "int64" else ops.cast(inputs, "int32")
         self._require_in_range(ids)
         known = ops.logical_and(ids >= 0, ids < self.input_dim)
-        rows = self._kernel(training).rows(ops.where(known, ids, 0))
+        rows = self.drawn_kernel(training).rows(ops.where(known, ids, 0))
         rows = ops.where(ops.expand_dims(known, -1), rows, float("nan"))
         return ops.cast(rows, self.compute_dtype)
 
@@ -96,20 +63,46 @@ class Embedding(BayesianLayer):
                 f"{int(wrong)}."
             )
 
-    def compute_mask(self, inputs, mask=None):
-        return ops.not_equal(inputs, 0) if self.mask_zero else None
 
-    def compute_output_shape(self, input_shape):
-        return (*input_shape, self.output_dim)
+@keras.saving.register_keras_serializable(package="singularbayes")
+class ReversibleEmbedding(Embedding, keras.layers.ReversibleEmbedding):
+    """`keras.layers.ReversibleEmbedding` with a posterior over its table.
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "input_dim": self.input_dim,
-            "output_dim": self.output_dim,
-            "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
-            "mask_zero": self.mask_zero,
-        }
+    Tied weights are one draw in both directions: in a forward pass `layer(ids)` gives rows of the same W that
+    `layer(vectors, reverse=True)` multiplies by, as x Wᵀ = (x B) Aᵀ. `tie_weights=False` gives the way back a posterior
+    of its own.
+
+    >>> import numpy as np
+    >>> from singularbayes import LowRank
+    >>> layer = ReversibleEmbedding(100, 16, posterior=LowRank(4))
+    >>> layer(layer(np.array([[1, 5, 1]])), reverse=True).shape == (1, 3, 100)
+    True
+    """
+
+    matrices: ClassVar = {"embeddings": "posterior", "reverse_embeddings": "reverse_posterior"}
+
+    def __init__(self, *args, posterior=None, **kwargs):
+        super().__init__(*args, posterior=posterior, **kwargs)
+        self.reverse_posterior = None if self.tie_weights else self._posterior(posterior, "reverse_posterior")
+
+    def call(self, inputs, reverse=False, training=None):  # type: ignore[override]
+        if not reverse:
+            vectors = super().call(inputs, training=training)
+            if self.mask_zero:
+                set_keras_mask(vectors, ops.not_equal(inputs, 0))
+            return vectors
+        if self.tie_weights:
+            kernel = self.drawn_kernel(training).transposed()
+        else:
+            kernel = self._draw(self.reverse_posterior, training)
+        logits = kernel.apply(ops.cast(inputs, self.reverse_dtype or self.compute_dtype))
+        if self.logit_soft_cap is not None:
+            logits = self.logit_soft_cap * ops.tanh(logits / self.logit_soft_cap)
+        return logits
+
+    def compute_output_spec(self, inputs, reverse=False, training=None):
+        dtype = self.reverse_dtype if reverse and self.reverse_dtype else self.compute_dtype
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape, reverse), dtype)
 
 
 def concrete(x) -> np.ndarray | None:

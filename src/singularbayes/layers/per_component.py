@@ -8,8 +8,8 @@ from keras import ops
 from keras.src.backend import get_keras_mask
 
 from singularbayes.checks import require_integer
-from singularbayes.layers.base import FreezesWhole
-from singularbayes.posteriors import assignment_of_pass, initializers, number_of_pass, scope
+from singularbayes.layers.base import HoldsPosteriors
+from singularbayes.posteriors import are_blocks, initializers, number_of_pass, require_blocks, scope
 
 
 class _Inside:
@@ -20,7 +20,7 @@ class _Inside:
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class PerComponent(scope.Source, FreezesWhole):
+class PerComponent(scope.Source, HoldsPosteriors):
     """A Keras layer of one input, such as a normalisation, with weights and statistics for each component of a mixture.
 
     A layer between those with a `Mixture` is one for all components. Where its weights are trained, the components are
@@ -89,19 +89,23 @@ class PerComponent(scope.Source, FreezesWhole):
     def call(self, inputs, training=None):
         # Not an argument: the layer that is wrapped may take none, and has to take this one's place in a graph.
         values, mask = [weight.value for weight in self._stacked], get_keras_mask(inputs)
-        if not training or scope.fixed_draw(self) is not None:
+        if scope.fixed_draw(self) is not None or not (training or are_blocks()):
             return self._run([ops.take(value, self._component(), axis=0) for value in values], inputs, False, mask)[0]
-        size, dealt = ops.shape(inputs)[0], assignment_of_pass(self.seed_generator.next)
-        shares = dealt.deal(inputs, self.components)
-        masks = None if mask is None else dealt.deal(mask, self.components)
+        require_blocks(self.components, inputs)
+        shares = self._shares(inputs)
+        masks = None if mask is None else self._shares(mask)
         found = [
-            self._run([value[k] for value in values], shares[k], True, None if masks is None else masks[k])
+            self._run([value[k] for value in values], shares[k], bool(training), None if masks is None else masks[k])
             for k in range(self.components)
         ]
         for weight, *after in zip(self._stacked, *(new for _, new in found), strict=True):
             if any(value is not None for value in after):
                 weight.assign(ops.stack(after))
-        return dealt.collect(ops.stack([outputs for outputs, _ in found]), size, self.components)
+        return ops.concatenate([outputs for outputs, _ in found])
+
+    def _shares(self, x):
+        """Returns the examples of every component, (components, examples, …)."""
+        return ops.reshape(x, (self.components, -1, *ops.shape(x)[1:]))
 
     def _run(self, values: list, inputs, training: bool, mask) -> tuple[Any, list]:
         """Returns outputs with these weights, and the weights that the call has changed; None for the others."""

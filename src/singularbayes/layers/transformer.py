@@ -4,8 +4,8 @@ import keras
 from keras import activations, initializers, ops
 
 from singularbayes import posteriors
-from singularbayes.layers.attention import MultiHeadAttention, dealt_mask
-from singularbayes.layers.base import FreezesWhole, NotRematerialized, Summarized, integers, require_posterior
+from singularbayes.layers.attention import MultiHeadAttention
+from singularbayes.layers.base import HoldsPosteriors, integers, require_posterior
 from singularbayes.layers.dense import Dense
 
 
@@ -40,7 +40,7 @@ class _Norm(keras.layers.LayerNormalization):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class TransformerEncoder(Summarized, FreezesWhole, NotRematerialized):
+class TransformerEncoder(HoldsPosteriors):
     """Self-attention and a feed-forward network, each behind a normalisation (pre-norm) and with a residual connection.
 
     h = x + Attention(LayerNorm(x)), y = h + Dense(Dense(LayerNorm(h))). The six matrices have posteriors, the
@@ -136,11 +136,6 @@ class TransformerEncoder(Summarized, FreezesWhole, NotRematerialized):
         }
 
     def call(self, inputs, attention_mask=None, training=None, mask=None):
-        with self.inner.posterior.blocks(training, ops.shape(inputs)[0]) as blocks:
-            inputs, mask = (None if x is None else blocks.deal(x) for x in (inputs, mask))
-            return blocks.collect(self._encode(inputs, dealt_mask(blocks, attention_mask), training, mask))
-
-    def _encode(self, inputs, attention_mask, training, mask):
         first = slice(self.positions)
         source = self.attention_norm(inputs, training=training) if self.normalize_first else inputs
         masks = {} if mask is None else {"query_mask": mask[:, first], "value_mask": mask, "key_mask": mask}

@@ -3,21 +3,17 @@
 from singularbayes.posteriors import initializers, noise, scope
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
-from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.blocks import are_blocks, in_blocks, number_of_pass, require_blocks
 from singularbayes.posteriors.centred import Centred
-from singularbayes.posteriors.deterministic import Deterministic
 from singularbayes.posteriors.factor import Factor, standardised
 from singularbayes.posteriors.families import inverse_softplus
-from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.matrices import LowRankMatrix
-from singularbayes.posteriors.mixture import Mixture
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Origin, Prior, ScaleMixture, ScalePrior
 from singularbayes.posteriors.random_posterior import RandomPosterior
-from singularbayes.posteriors.rank_one import RankOne
-from singularbayes.posteriors.registry import DEFAULT_RANK, get_posterior, recipe
+from singularbayes.posteriors.registry import DEFAULT_RANK, Mixture, get_posterior, recipe
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
@@ -30,6 +26,7 @@ from singularbayes.posteriors.traversal import (
     flat_layers,
 )
 from singularbayes.posteriors.variational import Variational
+from singularbayes.posteriors.whole_matrix import Deterministic, FullRank, RankOne
 
 __all__ = [
     "DEFAULT_RANK",
@@ -56,7 +53,6 @@ __all__ = [
     "Source",
     "Variational",
     "are_blocks",
-    "assignment_of_pass",
     "draw_keys",
     "draw_sources",
     "entry_correlation",
@@ -71,6 +67,7 @@ __all__ = [
     "noise",
     "number_of_pass",
     "recipe",
+    "require_blocks",
     "scope",
     "serialize",
     "standardised",

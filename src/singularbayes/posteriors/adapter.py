@@ -6,9 +6,9 @@ from keras import ops
 
 from singularbayes.checks import require_choice
 from singularbayes.posteriors import initializers
+from singularbayes.posteriors.low_rank import Product, checked_rank
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
 from singularbayes.posteriors.priors import Anchored
-from singularbayes.posteriors.product import Product, checked_rank
 
 BASE_DTYPES = ("float32", "bfloat16", "float16")
 _PRIOR = Anchored(3.0, anchor="random", relative=True)
@@ -80,7 +80,9 @@ class Adapter(Product):
         mean_a = noise.initializer(self.damping * s)
 
         def loc(_, dtype=None):
-            return ops.concatenate([mean_a((rows, rank), dtype), ops.zeros((columns, rank), dtype)])
+            return ops.concatenate(
+                [initializers.fresh_copy(mean_a)((rows, rank), dtype), ops.zeros((columns, rank), dtype)]
+            )
 
         self._build_ab((rows, columns), rank, loc, self.eta * s)
 
@@ -89,18 +91,18 @@ class Adapter(Product):
         return [self.w0]
 
     def _added_to_w0(self, part):
-        return SumMatrix(DenseMatrix(self.w0.value), part)  # its value now: a mixture gives it one for a while
+        return SumMatrix(DenseMatrix(self.w0.value), part)
 
     def on_base(self, dtype):
         return self if dtype == self.base_dtype else type(self).from_config({**self.get_config(), "base_dtype": dtype})
 
-    def weight(self, draw):
-        return self._added_to_w0(super().weight(draw))
+    def _weight(self, arrays, component=None):
+        return self._added_to_w0(super()._weight(arrays, component))
 
-    def mean(self):
-        return self._added_to_w0(super().mean())
+    def _mean(self, component=None):
+        return self._added_to_w0(super()._mean(component))
 
-    def center(self, matrix):
+    def _center(self, matrix):
         self.w0.assign(matrix)
         loc = np.array(ops.convert_to_numpy(self.ab.loc))
         loc[self.rows :] = 0

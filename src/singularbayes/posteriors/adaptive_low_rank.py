@@ -7,8 +7,8 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import linear_sum_assignment
 
 from singularbayes.checks import require_below_one
+from singularbayes.posteriors.low_rank import Product, checked_rank
 from singularbayes.posteriors.moments import Moments
-from singularbayes.posteriors.product import Product, checked_rank
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
 
 _PRIOR = ColumnShrinkage()
@@ -45,7 +45,7 @@ class AdaptiveLowRank(Product):
 
     @property
     def learned_rank(self):
-        return int(self.live_columns().sum())
+        return max(int(part.live_columns().sum()) for part in self.parts())
 
     def num_columns(self, shape):
         return min(self.max_rank, *shape)
@@ -56,11 +56,12 @@ class AdaptiveLowRank(Product):
     def build(self, input_shape):
         rank = self.num_columns(input_shape)
         self._build_product(tuple(input_shape), rank)
-        self.ab.live = self.add_weight(
-            name="live", shape=(rank,), initializer="ones", trainable=False, dtype="float32", autocast=False
-        )
+        self.ab.live = self.add_array("live", (rank,), keras.initializers.Ones(), trainable=False)
 
     def prune_columns(self):
+        self.for_components(lambda part: part._prune_columns())
+
+    def _prune_columns(self) -> None:
         self._balance()
         self.ab.live.assign(self.live_columns(self.tolerance))
 

@@ -1,4 +1,4 @@
-"""One array of independent variational weights."""
+"""One array of independent variational weights, those of all components of a mixture."""
 
 import math
 from typing import Any, NamedTuple
@@ -23,12 +23,12 @@ class Rates(NamedTuple):
     rho: float = 1.0
 
 
-@one_program(1)
-def loc_and_scale(values, rates: Rates):
-    """Returns loc and scale from stacked values of any shape (2, …)."""
+@one_program(1, 2)
+def loc_and_scale(values, rates: Rates, axis: int = 0):
+    """Returns loc and scale from values that are stacked along an axis."""
     # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
-    v, u = ops.split(values, 2, axis=0)
-    return rates.loc * ops.squeeze(v, 0), softplus(rates.rho * ops.squeeze(u, 0))
+    v, u = ops.split(values, 2, axis=axis)
+    return rates.loc * ops.squeeze(v, axis), softplus(rates.rho * ops.squeeze(u, axis))
 
 
 def halves(x, at: int, axis: int = 0):
@@ -42,96 +42,90 @@ def standardised(loc, scale, reference):
     """Returns (loc − centre)/width and scale/width, which a prior with centres looks at; else both as they are."""
     if reference is None:
         return loc, scale
-    centre, width = reference[0], reference[1]
+    centre, width = reference
     return (loc - centre) / width, scale / width
 
 
 class Factor:
     """Independent scalars w ~ family(loc, scale) of one array, with scale = softplus(ρ).
 
-    The variable `values` stacks v and u, with loc = rates.loc · v and ρ = rates.rho · u. The KL is its regularizer:
-    Keras adds it to the loss once, however often the layer is called. It is 0 unless the pass trains, so that the loss
-    of validation data is the compiled one.
+    The variable `values` stacks v and u, with loc = rates.loc · v and ρ = rates.rho · u; it is (2, …) for one component
+    and (components, 2, …) for several. The KL is its regularizer: Keras adds it to the loss once, however often the
+    layer is called. It is 0 unless the pass trains, so that the loss of validation data is the compiled one.
 
     Args:
-        layer: the Keras layer that owns the variable.
-        loc: initializer of the means; scale: where the scales start (a number, or an initializer of ρ).
-        weigh: gives the KL's part of the loss from the KL.
+        owner: the posterior that owns the variable.
+        shape: of the array of one component.
+        loc: gives the start of the means of one component; scale: where the scales start (a number, or an initializer
+            of ρ).
     """
 
-    def __init__(self, layer, name, shape, *, loc, scale, family, prior, rates, weigh):
-        self.shape, self.rates = tuple(shape), rates
-        self.family, self.prior = families.get_family(family), priors.get_prior(prior)
-        self.size = math.prod(self.shape)
+    def __init__(self, owner, name, shape, *, loc, scale, rates):
+        self.components, self.rates = owner.components, rates
+        self.family, self.prior = families.get_family(owner.family), priors.get_prior(owner.prior)
+        self.one = tuple(shape)  # component's shape
+        self.size = math.prod(self.one)
+        self.shape = owner.stack(self.one)
+        self.axis = len(self.shape) - len(self.one)  # along which values are stacked
         self.live: Any = None  # 1 for the columns that are used and 0 for the others; None: all are
-        self._next_key = lambda: noise.next_key(layer.seed_generator)
+        self._next_key = lambda: noise.next_key(owner.seed_generator)
 
-        def initializer(_, dtype=None):
-            start = loc(self.shape, dtype)
+        def start(_, dtype=None):
+            mean = initializers.fresh_copy(loc)(self.one, dtype)
             if callable(scale):
-                return ops.stack([start / rates.loc, scale(self.shape, dtype) / rates.rho])
-            return _above_constant(start, inverse_softplus(scale), rates)
+                return ops.stack([mean / rates.loc, initializers.fresh_copy(scale)(self.one, dtype) / rates.rho])
+            return _above_constant(mean, inverse_softplus(scale), rates)
 
-        self.values = layer.add_weight(
-            name=name,
-            shape=(2, *self.shape),
-            initializer=initializers.Given(initializer),
-            regularizer=lambda _: self._regularizer(weigh) if layer.trains else ops.zeros(()),
-            dtype="float32",
-            autocast=False,
-        )
-        self.reference: Any = self._add_reference(layer, name) if self.prior.has_centres else None
-        self.origin: Any = None if self.reference is None else self._add_origin(layer, name)  # of the centres
+        def regularizer(_):
+            return owner.weigh(self.kl() / self.components) if owner.trains else ops.zeros(())
 
-    def _regularizer(self, weigh):
-        kl = weigh(self.kl())
-        return kl
+        self.values = owner.add_array(name, (2, *self.one), start, regularizer=regularizer)
+        self.reference: Any = None
+        self.origin: Any = None
+        if self.prior.has_centres:
+            self._add_centres(owner, name)
 
-    def _add_reference(self, layer, name):
-        """Returns centres and widths of a prior that has them, stacked: initial means, and 1 or initial scales."""
+    def _add_centres(self, owner, name) -> None:
+        """Makes the centres and widths of a prior, initial means, and 1 or initial scales, and where they come from."""
+        own_values = map(initializers.has_values_of_its_own, (owner._initializer, owner.rho_initializer))
+        if initializers.has_values_of_its_own(owner._initializer) and not owner.adapts:  # there it is W₀ alone
+            self.prior.require_anchor(self.values.path, "start")
 
         def start(_, dtype=None):
             width = ops.cast(self.scale, dtype) if self.prior.relative else ops.ones(self.shape, dtype)
-            return ops.stack([ops.cast(self.loc, dtype), width])
+            return ops.stack([ops.cast(self.loc, dtype), width], axis=self.axis)
 
-        return layer.add_weight(
+        frozen = {"trainable": False, "autocast": False}
+        self.reference = owner.add_weight(
             name=f"{name}_prior",
-            shape=(2, *self.shape),
+            shape=self.values.shape,
             initializer=initializers.Given(start),
-            trainable=False,
             dtype="float32",
-            autocast=False,
+            **frozen,
         )
-
-    def _add_origin(self, layer, name):
-        """Returns where centres and widths come from, an integer variable: what saves or copies them keeps it."""
-        given = any(map(initializers.has_values_of_its_own, (layer._initializer, layer.rho_initializer)))
-        if initializers.has_values_of_its_own(layer._initializer) and not layer.adapts:  # there it is W₀ alone
-            self.prior.require_anchor(self.values.path, "start")
-        return layer.add_weight(
-            name=f"{name}_prior_origin",
-            shape=(),
-            initializer=keras.initializers.Constant(Origin.GIVEN if given else Origin.INITIAL),
-            trainable=False,
-            dtype="int32",
-            autocast=False,
+        origin = keras.initializers.Constant(int(Origin.GIVEN if any(own_values) else Origin.INITIAL))
+        self.origin = owner.add_weight(
+            name=f"{name}_prior_origin", shape=(), initializer=origin, dtype="int32", **frozen
         )
 
     # -- means and scales ----------------------------------------------------------------------------------------------
 
-    def _flat(self):
-        """Returns loc and scale of all scalars, (size,): loops over one long axis vectorise, over short rows not."""
-        return loc_and_scale(ops.reshape(self.values, (2, self.size)), self.rates)
+    def _flat(self, component=None):
+        """Returns loc and scale, (…, size): loops over one long axis vectorise, over short rows not."""
+        values, lead = self.values.value, self.shape[: self.axis]
+        if component is not None and lead:
+            values, lead = ops.take(values, component, axis=0), ()
+        return loc_and_scale(ops.reshape(values, (*lead, 2, self.size)), self.rates, len(lead))
 
     @property
     def loc(self):
         """The means."""
-        return _loc(ops.convert_to_tensor(self.values), self.rates)
+        return _loc(ops.convert_to_tensor(self.values), self.rates, self.axis)
 
     @property
     def rho(self):
         """ρ of all scales."""
-        return _rho(ops.convert_to_tensor(self.values), self.rates)
+        return _rho(ops.convert_to_tensor(self.values), self.rates, self.axis)
 
     @property
     def scale(self):
@@ -146,35 +140,42 @@ class Factor:
         """Moves means and scales; softplus of no number is 0."""
         scale = np.maximum(scale, 1e-30)
         rho = scale + np.log(-np.expm1(-scale))
-        self.values.assign(np.stack([loc / self.rates.loc, rho / self.rates.rho]).astype("float32"))
+        stacked = np.stack([loc / self.rates.loc, rho / self.rates.rho], axis=self.axis)
+        self.values.assign(stacked.astype("float32"))
 
     def set_loc(self, loc) -> None:
         """Moves the means to `loc` and leaves the scales."""
         values = np.array(ops.convert_to_numpy(self.values))  # in NumPy: JAX would compile it for every shape
-        values[0] = ops.convert_to_numpy(loc) / self.rates.loc
+        np.moveaxis(values, self.axis, 0)[0] = ops.convert_to_numpy(loc) / self.rates.loc
         self.values.assign(values)
 
-    def sample(self, key):
-        """Returns the draw that `key` names."""
-        loc, scale = self._flat()
-        return ops.reshape(loc + scale * self.family.noise((self.size,), key), self.shape)
+    def sample(self, key, component=None):
+        """Returns the draw that `key` names, of all components or of one."""
+        loc, scale = self._flat(component)
+        drawn = loc + scale * self.family.noise(tuple(loc.shape), key)
+        return ops.reshape(drawn, self.shape if component is None else self.one)
 
-    # -- the KL --------------------------------------------------------------------------------------------------------
+    # -- the KL: of all components together ----------------------------------------------------------------------------
 
     def kl(self):
         """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
         if self.prior.by_column:
             return ops.sum(self._used(self.prior.each_kl(self.family, self.loc, self.scale, ops)))
-        reference = None if self.reference is None else ops.reshape(self.reference, (2, self.size))
-        loc, scale = self._flat()
-        loc, scale = standardised(loc, scale, reference)
-        return self.prior.kl(self.family, loc, scale, self._next_key)
+        return self.prior.kl(self.family, *self._standardised(), self._next_key)
 
     def kl_bound(self):
         """Returns the closed-form upper bound of the KL (the KL itself where the prior has one)."""
         if self.prior.by_column:
             return self.kl()
-        return self.prior.kl_bound(self.family, *standardised(self.loc, self.scale, self.reference))
+        return self.prior.kl_bound(self.family, *self._standardised())
+
+    def _standardised(self) -> tuple[Any, Any]:
+        """Returns loc and scale, (…, size), as a prior with centres sees them."""
+        loc, scale = self._flat()
+        if self.reference is None:
+            return loc, scale
+        flat = ops.reshape(self.reference, (*self.shape[: self.axis], 2, self.size))
+        return standardised(loc, scale, (flat[..., 0, :], flat[..., 1, :]))
 
     def kl_exact(self) -> float:
         """Returns the KL in float64 without random numbers: closed form or quadrature."""
@@ -194,19 +195,22 @@ class Factor:
         """Returns how many parameters are in the columns that are not used."""
         if self.live is None:
             return 0
-        columns = self.live.shape[0] - int(ops.convert_to_numpy(self.live).sum())
-        return columns * math.prod(self.values.shape) // self.live.shape[0]
+        off = math.prod(self.live.shape) - int(ops.convert_to_numpy(self.live).sum())
+        return off * math.prod(self.values.shape) // math.prod(self.live.shape)
 
     def float64_values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Returns means, scales and, for a prior with centres, its centres and widths stacked; in float64."""
+        """Returns means, scales and, for a prior with centres, its centres and widths stacked in front; in float64."""
         loc, scale = (ops.convert_to_numpy(v).astype("float64") for v in (self.loc, self.scale))
-        return loc, scale, None if self.reference is None else ops.convert_to_numpy(self.reference).astype("float64")
+        if self.reference is None:
+            return loc, scale, None
+        return loc, scale, np.moveaxis(ops.convert_to_numpy(self.reference).astype("float64"), self.axis, 0)
 
     # -- a prior with centres ------------------------------------------------------------------------------------------
 
     def set_prior(self, centre: np.ndarray, width: np.ndarray, origin: Origin) -> None:
         """Gives a prior with centres these centres and widths, and adds where they come from."""
-        self.reference.assign(np.stack([centre, np.broadcast_to(width, self.shape)]).astype("float32"))
+        stacked = np.stack([centre, np.broadcast_to(width, self.shape)], axis=self.axis)
+        self.reference.assign(stacked.astype("float32"))
         self.origin.assign(int(self.prior_origin() | origin))
 
     def start_at(self, loc: np.ndarray) -> None:
@@ -214,8 +218,9 @@ class Factor:
         self.prior.require_anchor(self.values.path, "random", "start")
         self.set_loc(loc)
         if self.reference is not None and self.prior.anchor == "start":
-            width = ops.convert_to_numpy(self.reference)[1] if self.prior.relative else np.array(1.0)
-            self.set_prior(loc, width, Origin.START)
+            _, _, reference = self.float64_values()
+            assert reference is not None
+            self.set_prior(loc, reference[1] if self.prior.relative else np.array(1.0), Origin.START)
 
     def prior_origin(self) -> Origin:
         """Returns where the centres of the prior come from, where it has some."""
@@ -227,11 +232,11 @@ def _above_constant(loc, rho: float, rates: Rates):
     return ops.stack([loc / rates.loc, rho * ops.ones_like(loc) / rates.rho])
 
 
-@one_program(1)
-def _loc(values, rates: Rates):
-    return rates.loc * values[0]
+@one_program(1, 2)
+def _loc(values, rates: Rates, axis: int):
+    return rates.loc * (values[0] if axis == 0 else values[:, 0])
 
 
-@one_program(1)
-def _rho(values, rates: Rates):
-    return rates.rho * values[1]
+@one_program(1, 2)
+def _rho(values, rates: Rates, axis: int):
+    return rates.rho * (values[1] if axis == 0 else values[:, 1])

@@ -221,7 +221,7 @@ def split_initializer(initializer, shape: tuple[int, int], rank: int):
 
     # With backend operations, because Keras may build a model inside a traced function.
     def concatenated(_, dtype=None):
-        u, s, vt = keras.ops.svd(initializer(shape, "float32"), full_matrices=False)
+        u, s, vt = keras.ops.svd(fresh_copy(initializer)(shape, "float32"), full_matrices=False)
         root = keras.ops.sqrt(s[:rank])
         ab = keras.ops.concatenate([u[:, :rank] * root, keras.ops.transpose(vt)[:, :rank] * root])
         return keras.ops.cast(keras.ops.pad(ab, ((0, 0), (0, rank - ab.shape[1]))), dtype or "float32")

@@ -2,7 +2,6 @@
 
 import warnings
 import weakref
-from abc import abstractmethod
 from typing import Any
 
 import keras
@@ -76,25 +75,24 @@ class RandomPosterior(Posterior):
 
     # -- the KL --------------------------------------------------------------------------------------------------------
 
-    def matrices(self, scalars) -> list:
-        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
-        return []
-
-    @abstractmethod
     def kl(self):
-        """Returns KL(q ‖ p) summed over the weights, in nats, as training uses it."""
+        """Returns KL(q ‖ p) summed over the weights, in nats, as training uses it; of a mixture the mean."""
+        return self._mean_kl(factor.kl() for factor in self.factors)
 
-    @abstractmethod
     def kl_bound(self):
         """Returns a closed-form upper bound of the KL, in nats; the KL itself where that is closed form."""
+        return self._mean_kl(factor.kl_bound() for factor in self.factors)
 
-    @abstractmethod
+    def _mean_kl(self, kls):
+        return sum(kls, ops.zeros(())) / self.components
+
     def kl_exact(self) -> float:
         """Returns the KL in nats in float64 without random numbers: closed form or quadrature."""
+        return sum(factor.kl_exact() for factor in self.factors) / self.components
 
-    @abstractmethod
     def certified_kl(self) -> float:
         """Returns an upper bound of the KL in nats, by formula in float64."""
+        return float(sum(factor.kl_upper().sum() for factor in self.factors)) / self.components
 
     def prune_columns(self) -> None:
         """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
@@ -129,6 +127,10 @@ class RandomPosterior(Posterior):
         if self.built and self.kl_weight_now is not None:
             self.kl_scale.assign(self.kl_weight_now)
 
+    def give_components(self, other, numbers):
+        super().give_components(other, numbers)
+        other.take_kl_weight(self)
+
     def take_kl_weight(self, other: "RandomPosterior") -> None:
         """Takes the KL weight of another posterior, whether it is set or was."""
         self.kl_scale.assign(float(ops.convert_to_numpy(other.kl_scale)))
@@ -159,6 +161,9 @@ class RandomPosterior(Posterior):
         if training:
             self._require_kl_weight()
             self.trained = True
+        return self.next_seed()
+
+    def next_seed(self):
         return noise.next_key(self.seed_generator)
 
     # -- for those that inherit ----------------------------------------------------------------------------------------
@@ -173,7 +178,8 @@ class RandomPosterior(Posterior):
             autocast=False,
         )
 
-    def _weigh(self, kl):
+    def weigh(self, kl):
+        """Returns the KL's part of the loss from the KL."""
         # Keras computes the loss once before any callback could set the weight.
         torch = keras.backend.backend() == "torch"
         positive = self.kl_scale.value.clamp(min=0.0) if torch else ops.maximum(self.kl_scale, 0.0)

@@ -87,13 +87,6 @@ def drawing(sources: Iterable[Source]) -> Iterator[None]:
 
 
 @contextmanager
-def at_means() -> Iterator[None]:
-    """Makes passes outside training use means, whatever the scopes around ask for; not in what is compiled already."""
-    with _drawing_only(frozenset()):
-        yield
-
-
-@contextmanager
 def _drawing_only(ids: frozenset[int]) -> Iterator[None]:
     token = _DRAWN.set(ids)
     try:

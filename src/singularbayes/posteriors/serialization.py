@@ -8,7 +8,7 @@ import keras
 from singularbayes.posteriors import priors
 from singularbayes.posteriors.scope import Source
 
-_OF_KERAS = {"kwargs", "name", "trainable", "dtype"}
+_OF_KERAS = {"kwargs", "name", "trainable", "dtype", "components"}
 
 
 def call_repr(made) -> str:

@@ -48,9 +48,9 @@ class ColumnShrinkage(priors.Prior):
         self.shape, self.rate = float(shape), float(rate)
 
     def log_density(self, w, xp=ops):
-        """Returns log p of every column of w (entries, columns), the precisions integrated out."""
-        a = self.shape + 0.5 * w.shape[0]
-        return self._constant(w.shape[0]) - a * xp.log(self.rate + 0.5 * xp.sum(w * w, 0))
+        """Returns log p of every column of w (…, entries, columns), the precisions integrated out."""
+        a = self.shape + 0.5 * w.shape[-2]
+        return self._constant(w.shape[-2]) - a * xp.log(self.rate + 0.5 * xp.sum(w * w, -2))
 
     def _constant(self, entries: int) -> float:
         a = self.shape + 0.5 * entries
@@ -58,10 +58,10 @@ class ColumnShrinkage(priors.Prior):
         return float(known) - 0.5 * entries * math.log(2 * math.pi)
 
     def each_kl(self, family, loc, scale, xp):
-        """Returns the KL of every column of (entries, columns), that of its precision included."""
-        entries = loc.shape[0]
-        b = self.rate + 0.5 * xp.sum(family.mean_square(loc, scale), 0)
-        entropy = xp.sum(family.entropy(scale, xp), 0)
+        """Returns the KL of every column of (…, entries, columns), that of its precision included."""
+        entries = loc.shape[-2]
+        b = self.rate + 0.5 * xp.sum(family.mean_square(loc, scale), -2)
+        entropy = xp.sum(family.entropy(scale, xp), -2)
         return (self.shape + 0.5 * entries) * xp.log(b) - self._constant(entries) - entropy
 
     def kl(self, family, loc, scale, keys=None):
@@ -75,8 +75,8 @@ class ColumnShrinkage(priors.Prior):
 
     def precisions(self, family, loc: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """Returns E[τ_k] = a/b_k of every column."""
-        b = self.rate + 0.5 * family.mean_square(loc, scale).sum(0)
-        return (self.shape + 0.5 * loc.shape[0]) / b
+        b = self.rate + 0.5 * family.mean_square(loc, scale).sum(-2)
+        return (self.shape + 0.5 * loc.shape[-2]) / b
 
     def get_config(self):
         return {"shape": self.shape, "rate": self.rate}

@@ -3,7 +3,6 @@
 from typing import Any
 
 import keras
-from keras import ops
 
 from singularbayes.checks import require_positive
 from singularbayes.posteriors import families, priors
@@ -30,7 +29,6 @@ class Variational(RandomPosterior):
             these two keep an optimizer's weight decay from the posterior.
     """
 
-    draws_matrices = True  # whether the arrays of a draw are matrices: A and B, or W
     loc_lr = 1.0  # learning rate of the means as a multiple of the optimizer's
     has_columns = False  # whether it is W = A Bᵀ, so that a prior can be about its columns
     eta: Any  # as given: a number, or None for that of the class
@@ -69,43 +67,16 @@ class Variational(RandomPosterior):
             )
         return keras.initializers.RandomNormal(stddev=self.prior.spread)
 
-    # -- what each posterior defines ---------------------------------------------------------------------------------
-
     @property
     def draw_size(self):
         return sum(factor.size for factor in self.factors)
-
-    # -- the KL --------------------------------------------------------------------------------------------------------
-
-    def kl(self):
-        return sum((factor.kl() for factor in self.factors), ops.zeros(()))
-
-    def kl_bound(self):
-        return sum((factor.kl_bound() for factor in self.factors), ops.zeros(()))
-
-    def kl_exact(self):
-        return sum(factor.kl_exact() for factor in self.factors)
-
-    def certified_kl(self):
-        return float(sum(factor.kl_upper().sum() for factor in self.factors))
 
     # -- for those that inherit ----------------------------------------------------------------------------------------
 
     def _factor(self, name, shape, loc, scale) -> Factor:
         if self.rho_initializer is not None:
-            # A copy, because a reused initializer repeats itself.
-            scale = type(self.rho_initializer).from_config(self.rho_initializer.get_config())
-        return Factor(
-            self,
-            name,
-            shape,
-            loc=loc,
-            scale=scale,
-            family=self.family,
-            prior=self.prior,
-            rates=Rates(self.loc_lr, self.rho_lr),
-            weigh=self._weigh,
-        )
+            scale = self.rho_initializer
+        return Factor(self, name, shape, loc=loc, scale=scale, rates=Rates(self.loc_lr, self.rho_lr))
 
     def get_config(self):
         rho_initializer = keras.initializers.serialize(self.rho_initializer) if self.rho_initializer else None
