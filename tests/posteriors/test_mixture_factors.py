@@ -55,7 +55,7 @@ def test_changes_of_one_component_stay_in_it():
 @TORCH_FIRST
 def test_a_mixture_centres_its_prior_at_every_component():
     model = _model(sb.LowRank.paper(2, prior=sb.Centred("normal"), kl_weight=0.1))
-    learn_prior(model, X[:12], Y[:12], verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
+    learn_prior(model, X[:12], Y[:12], verbose=0, callbacks=[sb.KLSchedule(12, beta=1.0)])
     assert sb.kl(model, "exact") == pytest.approx(0.0, abs=1e-4)
     (mixture,) = sb.find_posteriors(model)
     loc, _, (centres, _) = mixture.factors[0].float64_values()
@@ -65,7 +65,7 @@ def test_a_mixture_centres_its_prior_at_every_component():
 
 def test_certify_sees_the_prior_of_a_mixture():
     model = _model(sb.LowRank.paper(2, prior=sb.Centred("normal"), kl_weight=0.1))
-    learn_prior(model, X[:12], Y[:12], verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
+    learn_prior(model, X[:12], Y[:12], verbose=0, callbacks=[sb.KLSchedule(12, beta=1.0)])
     bound = sb.certify(model, X[12:], Y[12:], draws=10)
     assert any("that the prior was learned on" in assumed for assumed in bound.assumptions)
     (mixture,) = sb.find_posteriors(model)
