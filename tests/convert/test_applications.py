@@ -51,9 +51,7 @@ def test_a_rank_shrinks_an_application_and_its_plan_names_it():
     planned = sb.plan(model, 4)
     assert {row.kind for row in planned.unsupported} == {"DepthwiseConv2D"}
     assert planned.before == model.count_params() > 2 * planned.after
-    with pytest.raises(
-        ValueError, match=r"DepthwiseConv2D 'conv_dw_1' \(no Bayesian counterpart: one .* matrix\).*and 10 more"
-    ):
+    with pytest.raises(ValueError, match=r"DepthwiseConv2D 'conv_dw_1' \(no Bayesian counterpart\).*and 10 more"):
         sb.bayesianize(model, 4)
 
 

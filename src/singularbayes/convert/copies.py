@@ -4,7 +4,6 @@ A copy is made from the model's config, so every object of it has the class that
 """
 
 import contextlib
-import functools
 import tempfile
 import types
 import warnings
@@ -15,8 +14,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.convert.places import Place, complete_config, own_weights, places
-from singularbayes.convert.tasks import has_preprocessor, share_preprocessor, without_preprocessor
+from singularbayes.convert.places import complete_config, own_weights, places
+from singularbayes.convert.tasks import has_preprocessor, share_preprocessor
 
 
 def copied(model: keras.layers.Layer) -> keras.layers.Layer:
@@ -24,8 +23,7 @@ def copied(model: keras.layers.Layer) -> keras.layers.Layer:
 
     The preprocessor of a task, which has no weights, is the same object in both.
     """
-    with without_preprocessor(model):
-        copy = _rebuilt(model)
+    copy = _rebuilt(model)
     before, after = places(model), places(copy)
     pairs = list(zip(before, after, strict=False))
     differs = [old for old, new in pairs if (old.key, type(old.layer)) != (new.key, type(new.layer))]
@@ -37,7 +35,6 @@ def copied(model: keras.layers.Layer) -> keras.layers.Layer:
         )
     for old, new in pairs:
         _copy_state(old.layer, new.layer, old.path)
-        _require_same_settings(old, new)  # now: what loads weights also leaves marks, in Keras's Dense
     if has_preprocessor(model):
         share_preprocessor(copy, model.preprocessor)
     return copy
@@ -105,32 +102,6 @@ def carry_weights(old, new) -> None:
     old.save_own_variables(store)
     if store:
         new.load_own_variables({key: np.array(ops.convert_to_numpy(value)) for key, value in store.items()})
-
-
-def _require_same_settings(old: Place, new: Place) -> None:
-    """Raises where a user's layer has a plain attribute that its config does not give back."""
-    cls = getattr(type(old.layer), "original", type(old.layer))
-    if cls.__module__.partition(".")[0] in ("keras", "keras_hub", "singularbayes"):
-        return
-    for name, value in vars(old.layer).items():
-        if not isinstance(value, (bool, int, float, str)) or name.startswith("_") or name in _set_by_keras():
-            continue
-        if not hasattr(new.layer, name):
-            setattr(new.layer, name, value)  # what a `compile` of its own has kept
-        elif getattr(new.layer, name) != value:
-            raise ValueError(
-                f"Conversion needs a model that its config describes; got {cls.__name__} {old.path!r} with "
-                f"{name}={value!r}, which is {getattr(new.layer, name)!r} when it is built from its config. "
-                f"Make {name} an argument of __init__ and of get_config()."
-            )
-
-
-@functools.cache
-def _set_by_keras() -> frozenset[str]:
-    """Returns the attributes that Keras gives a model when it is made and compiled: `compiled`, `stop_training`, …."""
-    model = keras.Model()
-    model.compile("sgd", "mse")
-    return frozenset(vars(model))
 
 
 def compile_like(copy: keras.Model, model: keras.Model) -> None:

@@ -31,10 +31,6 @@ _ELEMENTWISE = (
 NO_MATRIX, NO_COUNTERPART, BAYESIAN = "no weight matrix", "no Bayesian counterpart", "Bayesian already"
 FROZEN, HEAD = "frozen, as all of the backbone", "trained as it is, beside the backbone"
 _CONV_LSTM = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
-_REASONS = {
-    (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D): "one small filter per channel is not a matrix",
-    _CONV_LSTM: "a recurrence of convolutions",
-}
 
 
 @dataclass(frozen=True)
@@ -173,7 +169,7 @@ def _decide(place: Place, choose: "_Chooser", per_head: bool, parts: bool) -> De
         return Decision(place, {}, HEAD, part=part)
     if part == "base" and not by_rule and not _takes_adapter(layer):
         return Decision(place, {}, FROZEN, part=part)
-    against = _no_counterpart(layer) if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
+    against = counterparts.refusal(layer) if counterparts.counterpart_class(layer) else NO_COUNTERPART
     if against:
         return Decision(place, {}, against, unsupported=True)
     slots = find_slots(layer, per_head).items()
@@ -184,11 +180,6 @@ def _decide(place: Place, choose: "_Chooser", per_head: bool, parts: bool) -> De
 def _takes_adapter(layer) -> bool:
     """Whether a matrix of a backbone gets an adapter without a rule: one that inputs are multiplied by, no table."""
     return counterparts.counterpart_class(layer) is not None and not isinstance(layer, keras.layers.Embedding)
-
-
-def _no_counterpart(layer) -> str:
-    reasons = [reason for kinds, reason in _REASONS.items() if isinstance(layer, kinds)]
-    return ": ".join([NO_COUNTERPART, *reasons])
 
 
 class _Chooser:

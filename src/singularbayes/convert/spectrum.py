@@ -7,7 +7,6 @@ import numpy as np
 
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.layer_matrices import find_matrices, require_finite
-from singularbayes.convert.members import Models, members_of
 from singularbayes.models.progress import track
 from singularbayes.text_table import text_table
 
@@ -91,20 +90,32 @@ class Spectrum:
     def table(self, explained: float = 0.9) -> str:
         """Returns the table: sizes, both effective ranks, and the rank that keeps this share of ‖W‖_F²."""
         _require_share(explained)
-        head = ("matrix", "type", "size", "largest", "entropy rank", "stable rank", f"rank for {_percent(explained)}")
-        table = text_table(head, [_cells(row, explained) for row in self.rows], "<<<>>>>")
+        head = ("matrix", "type", "size", "largest", "entropy rank", "stable rank", f"rank for {100 * explained:.6g} %")
+        cells = [
+            (
+                row.name,
+                row.kind,
+                f"{row.shape[0]}×{row.shape[1]}",
+                f"{row.values[0]:.3g}",
+                f"{row.entropy_rank:.1f}",
+                f"{row.stable_rank:.1f}",
+                str(row.rank_for(explained)),
+            )
+            for row in self.rows
+        ]
+        table = text_table(head, cells, "<<<>>>>")
         return f"Spectrum of {self.model!r}\n{table}"
 
     def __str__(self) -> str:
         return self.table()
 
 
-def spectrum(model: Models) -> Spectrum:
+def spectrum(model: keras.Model) -> Spectrum:
     """Returns the singular values of every weight matrix that has, or could have, a posterior.
 
     A Keras kernel is taken as the matrix that `bayesianize` would make of it: a convolution's is (positions · channels)
     × filters, that of an LSTM has its four gates side by side. Of a Bayesian layer it is the posterior mean, of a
-    mixture that of every component, "kernel[0]", "kernel[1]", …; of a list of models, an ensemble, that of every model.
+    mixture that of every component, "kernel[0]", "kernel[1]", ….
 
     >>> import keras
     >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, kernel_initializer="ones", name="head")])
@@ -112,30 +123,20 @@ def spectrum(model: Models) -> Spectrum:
     >>> row.name, row.shape, row.rank_for(0.9), f"{row.entropy_rank:.1f}"
     ('head/kernel', (8, 4), 1, '1.0')
     """
-    members = members_of(model)
-    if not isinstance(members[0], keras.layers.Layer) or not members[0].built:
+    if not isinstance(model, keras.layers.Layer) or not model.built:
         raise ValueError(f"spectrum needs a built Keras model; got {model!r}. Call it once on a batch first.")
-    found = [
-        [place for place in surgery.places(member, _has_matrices) if _has_matrices(place.layer)] for member in members
-    ]
-    if not found[0]:
+    found = [place for place in surgery.places(model, _has_matrices) if _has_matrices(place.layer)]
+    if not found:
         raise ValueError(
             f"spectrum needs a model with at least one of {[cls.__name__ for cls in counterparts.COUNTERPARTS]}; got "
-            f"{members[0].name!r}, which has none that is built."
+            f"{model.name!r}, which has none that is built."
         )
-    # Members may have other names, and are known by those of the first.
-    matrices = [
-        (places[0].path, type(places[0].layer).__name__, f"{name}{suffix}", matrix)
-        for places in zip(*found, strict=True)
-        for place, suffix in zip(places, _suffixes(len(members)), strict=True)
+    rows = [
+        _matrix_spectrum(place.path, type(place.layer).__name__, name, matrix)
+        for place in track(found, len(found), "singular values")
         for name, matrix in find_matrices(place.layer).items()
     ]
-    rows = (_matrix_spectrum(*found) for found in track(matrices, len(matrices), "singular values"))
-    return Spectrum(members[0].name, tuple(rows))
-
-
-def _suffixes(count: int) -> list[str]:
-    return [""] if count == 1 else [f"[{number}]" for number in range(count)]
+    return Spectrum(model.name, tuple(rows))
 
 
 def _has_matrices(layer) -> bool:
@@ -151,19 +152,3 @@ def _matrix_spectrum(layer: str, kind: str, name: str, matrix: np.ndarray) -> Ma
 def _require_share(explained: float) -> None:
     if isinstance(explained, bool) or not isinstance(explained, (int, float)) or not 0 < explained <= 1:
         raise ValueError(f"rank_for needs 0 < explained <= 1; got explained={explained!r}.")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.6g} %"
-
-
-def _cells(row: MatrixSpectrum, explained: float) -> tuple[str, ...]:
-    return (
-        row.name,
-        row.kind,
-        f"{row.shape[0]}×{row.shape[1]}",
-        f"{row.values[0]:.3g}",
-        f"{row.entropy_rank:.1f}",
-        f"{row.stable_rank:.1f}",
-        str(row.rank_for(explained)),
-    )

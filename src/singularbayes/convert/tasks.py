@@ -1,7 +1,5 @@
 """Tasks of KerasHub: a backbone, a head, and a preprocessor that makes token ids of texts."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -14,20 +12,6 @@ from singularbayes.models.text import require_positions, tokenized
 def has_preprocessor(model) -> bool:
     """Whether a model is a task, whose `preprocessor` may be a layer or any function, without weights."""
     return hasattr(model if isinstance(model, type) else type(model), "preprocess_samples")
-
-
-@contextlib.contextmanager
-def without_preprocessor(model: keras.layers.Layer) -> Iterator[None]:
-    """Takes the preprocessor off for a while: a copy is made from a config, and not every function has one."""
-    if not has_preprocessor(model):
-        yield
-        return
-    kept = model.preprocessor
-    share_preprocessor(model, None)
-    try:
-        yield
-    finally:
-        share_preprocessor(model, kept)
 
 
 def share_preprocessor(model: keras.layers.Layer, preprocessor) -> None:
