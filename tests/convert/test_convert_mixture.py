@@ -42,12 +42,7 @@ def mixture(members):
     model = sb.bayesianize(members, sb.Mixture(sb.FullRank(), K))
     for posterior in sb.find_posteriors(model):
         for factor in posterior.factors:
-<<<<<<< HEAD
             factor.set(factor.float64_values()[0], 1e-9 * np.ones(factor.shape))  # next to no noise
-=======
-            loc, scale, _ = factor.float64_values()
-            factor.set(loc, np.full_like(scale, 1e-9))  # next to no noise
->>>>>>> 5b61eb66 (Conversion: no comparison of settings, a spectrum of one model, one way to a preprocessor)
     return model
 
 
