@@ -21,7 +21,7 @@ from singularbayes.checks import require_package
 INTERRUPTED = 130  # the exit status that shells give to Ctrl-C
 # What errors and plans call an argument in Python, and what it is called on the command line.
 _IN_SHELL = {
-    "Import the package that defines it (or pass custom_objects)": "Name the package that defines it by --import",
+    "Import the packages that define its classes (or pass custom_objects)": "Name the packages by --import",
     'unsupported="keep"': "--unsupported keep",
     ", or by a rule with None; plan(model, …) shows them all": "; the plan shows them all",
     "frozen=True": "--frozen",

@@ -14,7 +14,7 @@ def test_ctrl_c_is_one_line_and_130(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("singularbayes.models.load_without_optimizer", interrupted)
+    monkeypatch.setattr("singularbayes.models.saving.load_without_optimizer", interrupted)
     assert cli.main(["spectrum", "model.keras"]) == 130
     assert capsys.readouterr().err == "singularbayes: stopped.\n"
 
