@@ -136,7 +136,7 @@ def test_a_member_with_rows_of_its_own_is_the_member_that_was_given_them_alone()
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[0, 1]], r"integers \(members, examples\), here \(2, …\); got int64 \(1, 2\)"),
+        ([[0, 1]], r"rows, integers \(members, examples\), here \(2, …\); got int64 \(1, 2\)"),
         ([[0.5], [1.0]], "got float64"),
         ([[0, 21], [1, 2]], "needs rows from 0 to 20; got 0 to 21"),
     ],
@@ -298,7 +298,7 @@ def test_callbacks_of_batches_are_refused_in_a_program(callback):
         ({"sample_weight": Y[:2]}, "x, y and sample_weight with .*; x has 21, y has 21, sample_weight has 2"),
         ({"validation_data": (X[:0], Y[:0])}, r"fit_many\(validation_data\) needs x and y with the same number"),
         ({"callbacks": []}, r"needs callbacks to be a function.*got a list. Write callbacks=lambda: \[...\]"),
-        ({"validation_data": X}, r"fit_many needs validation_data to be \(x, y\)"),
+        ({"validation_data": X}, r"fit_many\(validation_data\) needs targets, \(x, y\)"),
         ({"x": np.full_like(X, np.nan)}, "fit_many needs x and y without NaN; got NaN in x"),
     ],
 )

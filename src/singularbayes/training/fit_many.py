@@ -16,7 +16,7 @@ import numpy as np
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import require_activations, require_labels
-from singularbayes.models.data import as_arrays, collected, common_length, is_stream
+from singularbayes.models.data import as_arrays, collected, common_length
 from singularbayes.training.kl_schedule import KLWeightCallback
 
 Callbacks = Callable[..., list[keras.callbacks.Callback]]
@@ -80,8 +80,11 @@ def fit_many(
     for seed in seeds:
         require_integer("fit_many", 0, seed=seed)
     require_integer("fit_many", epochs=epochs, batch_size=batch_size, together=1 if together is None else together)
-    train = read_examples("fit_many", x, y, sample_weight, rows_of_members(rows, len(seeds)))
-    held_out = None if validation_data is None else _held_out(validation_data)
+    train = read_examples("fit_many", x, y, sample_weight, rows, len(seeds))
+    held_out = None
+    if validation_data is not None:
+        parts = validation_data if isinstance(validation_data, (tuple, list)) else [validation_data]
+        held_out = read_examples("fit_many(validation_data)", *(*parts, None, None)[:3])
     job = Job(build, callbacks_factory(callbacks), train, held_out, int(batch_size), int(epochs))
     members = [(number, int(seed)) for number, seed in enumerate(seeds)]
     # A program over members would need every array of theirs on every device.
@@ -89,7 +92,9 @@ def fit_many(
         return [job.fit_alone(*member) for member in members]
     from singularbayes.training.vectorized_fit import train_together
 
-    return train_together(job, members, together or len(seeds))
+    size = together or len(members)
+    groups = [members[start : start + size] for start in range(0, len(members), size)]
+    return [history for group in groups for history in train_together(job, group)]
 
 
 @dataclass(frozen=True)
@@ -219,49 +224,27 @@ def callbacks_factory(callbacks) -> Callbacks:
     return callbacks
 
 
-# -- the data ----------------------------------------------------------------------------------------------------------
-
-
-def read_examples(name: str, x, y, weight, rows=None) -> Examples:
+def read_examples(name: str, x, y=None, weight=None, rows=None, members: int = 0) -> Examples:
     """Returns arrays that are fit to train on; raises where they are not. Errors call them `name`."""
     x, y, weight = collected(x, y, weight, name)
     if y is None:
-        raise ValueError(f"{name} needs targets; got y=None, and no batches (x, y).")
+        raise ValueError(f"{name} needs targets, (x, y) or batches of both; got y=None.")
     # A pipeline of TensorFlow takes a list for an array.
-    x, y = (keras.tree.map_structure(_numbers, tuple(part) if isinstance(part, list) else part) for part in (x, y))
-    weight = None if weight is None else _numbers(weight)
+    x, y = (tuple(part) if isinstance(part, list) else part for part in (x, y))
     total = common_length(name, x, y, weight)
     named = {"x": x, "y": y} if weight is None else {"x": x, "y": y, "sample_weight": weight}
     with_nan = [part for part, arrays in named.items() if any(map(_has_nan, keras.tree.flatten(arrays)))]
     if with_nan:
         raise ValueError(f"{name} needs {' and '.join(named)} without NaN; got NaN in {' and '.join(with_nan)}.")
-    if rows is not None and (rows.min() < 0 or rows.max() >= total):
-        raise ValueError(f"{name} needs rows from 0 to {total - 1}; got {rows.min()} to {rows.max()}.")
-    return Examples(x, y, weight, rows)
-
-
-def _held_out(given) -> Examples:
-    name = "fit_many(validation_data)"
-    if is_stream(given):
-        return read_examples(name, given, None, None)
-    if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
+    table = None if rows is None else as_arrays(rows, "fit_many(rows)")
+    if table is not None and (table.ndim != 2 or len(table) != members or table.dtype.kind not in "iu"):
         raise ValueError(
-            f"fit_many needs validation_data to be (x, y) or (x, y, sample_weight); got {type(given).__name__}."
+            f"{name} needs rows, integers (members, examples), here ({members}, …); got {table.dtype} {table.shape}."
         )
-    return read_examples(name, *(*given, None)[:3])
-
-
-def rows_of_members(rows, members: int) -> np.ndarray | None:
-    """Returns the rows of every member (members, examples)."""
-    if rows is None:
-        return None
-    table = as_arrays(rows, "fit_many(rows)")
-    if table.ndim != 2 or len(table) != members or table.dtype.kind not in "iu" or not table.size:
-        raise ValueError(
-            f"fit_many needs rows to be integers (members, examples), here ({members}, …); got "
-            f"{table.dtype} {table.shape}."
-        )
-    return table.astype("int32")
+    if table is not None and (table.min(initial=0) < 0 or table.max(initial=0) >= total):
+        raise ValueError(f"{name} needs rows from 0 to {total - 1}; got {table.min()} to {table.max()}.")
+    x, y = keras.tree.map_structure(_numbers, (x, y))
+    return Examples(x, y, None if weight is None else _numbers(weight), table)
 
 
 def _has_nan(array: np.ndarray) -> bool:
