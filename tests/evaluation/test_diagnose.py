@@ -284,12 +284,10 @@ def test_a_rise_is_that_of_the_loss_with_the_final_kl_weight():
     assert not list(symptoms.unstable_training(_with_history(**annealed)))
 
 
-@pytest.mark.parametrize("own", ["nll", "kl", "kl_weight"])
-def test_without_all_three_parts_of_the_log_a_rise_is_that_of_the_logged_loss(own):
+def test_without_all_three_parts_of_the_log_a_rise_is_that_of_the_logged_loss():
     loss = [0.6, 0.3, 0.1, 0.09, 0.08, 0.08, 0.1, 0.18, 0.26]
-    for log in ({own: loss}, dict.fromkeys({"nll", "kl", "kl_weight"} - {own}, loss)):
-        (finding,) = symptoms.unstable_training(_with_history(loss=loss, **log))
-        assert "rose again by 0.18: the NLL was 0.08 at epoch 4, and 0.26 at epoch 8 (" in finding.sentence
+    (finding,) = symptoms.unstable_training(_with_history(loss=loss, nll=loss))
+    assert "rose again by 0.18: the NLL was 0.08 at epoch 4, and 0.26 at epoch 8 (" in finding.sentence
 
 
 @TORCH_FIRST

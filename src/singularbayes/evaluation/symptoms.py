@@ -182,16 +182,18 @@ def uneven_components(case: Case) -> Iterator[Finding]:
 def unstable_training(case: Case) -> Iterator[Finding]:
     """A training loss that rises again in the second half of the last `fit`.
 
-    The loss is taken with the KL weight of the end, in the epochs that had this weight. The NLL alone may rise
-    although training is well: noise that opens costs likelihood and saves KL.
+    The loss is taken with the KL weight of the end. The NLL alone may rise although training is well: noise that opens
+    costs likelihood and saves KL.
     """
-    nll, loss = _training_losses(case.model.history.history)
+    log = {name: np.asarray(values, "float64") for name, values in case.model.history.history.items()}
+    nll = loss = log.get("loss", np.zeros(0))
+    if {"nll", "kl", "kl_weight"} <= log.keys():  # a callback of the user's may log one of these names
+        nll, loss = log["nll"], log["nll"] + log["kl_weight"][-1] * log["kl"]
     if len(loss) < _EPOCHS or not np.isfinite(loss).all():
         return
     window = np.ones(max(1, len(loss) // 10))  # epochs of small data scatter
     nll, loss = (np.convolve(values, window / window.size, "valid") for values in (nll, loss))
-    lowest = np.minimum.accumulate(loss)
-    later = np.arange(len(loss)) >= len(loss) / 2
+    lowest, later = np.minimum.accumulate(loss), np.arange(len(loss)) >= len(loss) / 2
     highest = int(np.argmax(np.where(later, loss - lowest, -np.inf)))
     rise, before = float(loss[highest] - lowest[highest]), int(np.argmin(loss[: highest + 1]))
     fall, lowest_of_all = float(loss[0] - loss.min()), abs(float(loss.min()))
@@ -200,21 +202,10 @@ def unstable_training(case: Case) -> Iterator[Finding]:
             "unstable_training",
             "warning",
             f"The training loss rose again by {rise:.3g}: the NLL was {nll[before]:.3g} at epoch {before}, and "
-            f"{nll[highest]:.3g} at epoch {highest} (counted from the first with the final KL weight; means of "
-            f"{window.size}).",
+            f"{nll[highest]:.3g} at epoch {highest} (means of {window.size}).",
             f"a lower learning rate, or one that decays to 0, such as {_DECAY}; sb.EarlyStopping() restores the "
             "weights of the best epoch.",
         )
-
-
-def _training_losses(history: dict[str, list[float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns NLL and loss of the epochs with the final KL weight, of the losses that a `fit` has logged."""
-    log = {name: np.asarray(values, "float64") for name, values in history.items()}
-    if not {"nll", "kl", "kl_weight"} <= log.keys():  # a callback of the user's may log one of these names
-        loss = log.get("loss", np.zeros(0))
-        return log.get("nll", loss), loss
-    full = log["kl_weight"] == log["kl_weight"][-1]
-    return log["nll"][full], (log["nll"] + log["kl_weight"] * log["kl"])[full]
 
 
 _DECAY = "keras.optimizers.schedules.CosineDecay(0.01, steps)"
