@@ -159,7 +159,12 @@ def test_a_prediction_shows_itself_in_one_line_however_many_examples_it_has():
 def test_positions_become_examples_of_their_own():
     rng = np.random.default_rng(0)
     draws, y, weights = rng.dirichlet(np.ones(3), (4, 5, 7)), rng.integers(0, 3, (5, 7)), rng.random(5)
-    p = replace(ClassPredictive.of_draws(draws), targets=y, weights=weights).flattened()
+    sequences = replace(ClassPredictive.of_draws(draws), targets=y, weights=weights, quantiles={0.5: draws[0]})
+    p, where = sequences.flattened(), rng.random((5, 7)) < 0.5
+    np.testing.assert_array_equal(p.quantile(0.5), np.median(draws, axis=0).reshape(-1, 3))
+    some = replace(sequences, draws=None).positions(where)
+    np.testing.assert_array_equal(some.quantile(0.5), draws[0][where])
+    assert some.weights is None and some.targets is None  # which are of whole examples
     rows = ClassPredictive.of_draws(draws.reshape(4, 35, 3))
     for name in ("mean", "std", "draws", "entropy", "mutual_information", "predicted_labels"):
         np.testing.assert_array_equal(getattr(p, name), getattr(rows, name))

@@ -16,10 +16,10 @@ from posterior_table import JAX_FIRST, stir
 
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, layers
-from singularbayes.models.programs import program_of, variable_values
-from singularbayes.posteriors import draw_keys, noise
+from singularbayes.models.programs import no_gradient, program_of, variable_values
+from singularbayes.posteriors import draw_keys, draw_sources, find_sources, noise
 from singularbayes.prediction import sampler
-from singularbayes.prediction.sampler import outputs_of_draw, sizes
+from singularbayes.prediction.sampler import outputs_under, sizes
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(3)
@@ -119,6 +119,13 @@ GRAPHS = {
     "unbatched": (_unbatched, ROWS),
     "convolutions": (_convolutions, IMAGES),
 }
+
+
+def outputs_of_draw(model, key, x):
+    """Returns the outputs, flattened, of one draw for all of `x`, operation by operation."""
+    sources = find_sources(model)
+    with no_gradient():
+        return outputs_under(model, sources, draw_sources(sources, key), x)
 
 
 @pytest.mark.all_rows

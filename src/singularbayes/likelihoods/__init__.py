@@ -6,15 +6,14 @@ from singularbayes.likelihoods.classes import Bernoulli, BoundedCrossentropy, Ca
 from singularbayes.likelihoods.compiled import (
     LIKELIHOODS,
     find_likelihood,
-    highest_label,
     likelihood_of_loss,
     likelihood_of_output,
     logits_hint,
     require_activations,
+    require_labels,
     why_no_elbo,
 )
 from singularbayes.likelihoods.counts import NegativeBinomial, Poisson
-from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, wrong_labels_error
 from singularbayes.likelihoods.noise_families import COUNTS, GAUSSIAN, LAPLACE, NoiseFamily, StudentTFamily
 from singularbayes.likelihoods.positions import by_position, drop_unweighted, position_weights
 from singularbayes.likelihoods.predictive import DETERMINISTIC, Predictive, RunningMoments, require_kind, targets_of
@@ -50,8 +49,6 @@ __all__ = [
     "by_position",
     "drop_unweighted",
     "find_likelihood",
-    "find_wrong_labels",
-    "highest_label",
     "likelihood_of_loss",
     "likelihood_of_output",
     "logits_hint",
@@ -61,5 +58,4 @@ __all__ = [
     "require_labels",
     "targets_of",
     "why_no_elbo",
-    "wrong_labels_error",
 ]

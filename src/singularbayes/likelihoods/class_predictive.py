@@ -1,7 +1,7 @@
 """Predictions of classes, and of labels that do not exclude each other."""
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy import special
@@ -84,14 +84,6 @@ class ClassPredictive(Predictive):
         """
         return _interval_over_draws(self, level)
 
-    def positions(self, where: np.ndarray | None = None) -> "ClassPredictive":
-        at = np.ones(self.position_shape, bool) if where is None else where
-        return replace(
-            self,
-            expected_entropy=None if self.expected_entropy is None else self.expected_entropy[at],
-            **self._at(at),
-        )
-
     def _drawn_as(self) -> "Figure":
         from singularbayes.plots import predicted_classes
 
@@ -99,11 +91,6 @@ class ClassPredictive(Predictive):
         name, values = ("entropy", self.entropy) if isinstance(found, str) else ("mutual information", found)
         right = None if self.targets is None else self.predicted_labels == self.targets
         return predicted_classes(self.mean.max(axis=-1), values, f"{name} (nats)", right)
-
-    def flattened(self) -> Self:
-        flat = self._flattened(self.mean.shape[-1:])
-        entropy = self.expected_entropy
-        return flat if entropy is None else replace(flat, expected_entropy=entropy.reshape(-1))
 
     def _columns(self, level: float) -> dict[str, np.ndarray]:
         found = {"predicted_label": self.predicted_labels, "probability": self.mean.max(axis=-1)}
@@ -158,22 +145,19 @@ class LabelPredictive(Predictive):
 
     def label(self, number: int) -> ClassPredictive:
         """Returns the predictions of one label: absent or present."""
-        p = self.by_class()
-        return replace(
-            p,
-            mean=p.mean[..., number, :],
-            std=p.std[..., number, :],
-            draws=None if p.draws is None else p.draws[..., number, :],
-            expected_entropy=None if p.expected_entropy is None else p.expected_entropy[..., number],
-            targets=None if p.targets is None else np.asarray(p.targets)[..., number],
-            weights=p.weights if p.weights is None or p.weights.ndim < self.mean.ndim else p.weights[..., number],
+        entropies = self.mean.ndim  # axes of an entropy; probabilities have one more, of absent and present
+        weights = self.weights
+        return self.by_class().changed(
+            lambda a: a[..., number] if a.ndim == entropies else a[..., number, :],
+            targets=None if self.targets is None else np.asarray(self.targets)[..., number],
+            weights=weights if weights is None or weights.ndim < self.mean.ndim else weights[..., number],
         )
 
     def uncertainties(self) -> dict[str, np.ndarray | str]:
         """Returns entropy, mutual information ("mi") and the std over draws, of every label."""
         return self.by_class().uncertainties()
 
-    def positions(self, where: np.ndarray | None = None) -> ClassPredictive:
+    def positions(self, where: np.ndarray | None = None) -> ClassPredictive:  # type: ignore[override]
         return self.by_class().positions(where)
 
     @property
@@ -183,11 +167,6 @@ class LabelPredictive(Predictive):
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Returns the central interval over draws of each probability; needs `keep_draws=True`."""
         return _interval_over_draws(self, level)
-
-    def flattened(self) -> Self:
-        flat = self._flattened(self.mean.shape[-1:])
-        entropy = self.expected_entropy
-        return flat if entropy is None else replace(flat, expected_entropy=entropy.reshape(-1, entropy.shape[-1]))
 
     def _columns(self, level: float) -> dict[str, np.ndarray]:
         found: dict[str, np.ndarray] = {}

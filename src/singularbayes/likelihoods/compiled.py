@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 from keras import losses
 
 from singularbayes.likelihoods.base import Classification, Likelihood
@@ -246,3 +247,37 @@ def _last_activation(model: keras.Model, position: int | None) -> Callable | Non
     return (
         getattr(layer, "activation", None) if type(layer).__module__.startswith(("keras.", "singularbayes.")) else None
     )
+
+
+def require_labels(name: str, model: keras.Model, y, weight=None) -> None:
+    """Raises where labels that count do not fit the compiled loss and the width of the model's outputs.
+
+    On JAX and partly on torch a label out of range has the loss 0, so training continues without it, or on classes that
+    are off by one. The outputs of a subclass of Model are not known.
+    """
+    outputs = getattr(model, "outputs", None) or []
+    targets = [y.get(key) for key in names_of(model)] if isinstance(y, dict) else keras.tree.flatten(y)
+    for position, (given, output) in enumerate(zip(targets, outputs, strict=False)):
+        loss = loss_of(model, position)
+        highest = highest_label(loss, output.shape[-1])
+        if given is None or highest is None:
+            continue
+        labels = np.asarray(given, "float64")
+        wrong = ~((labels >= 0) & (labels <= highest)) & (labels != getattr(loss, "ignore_class", None))
+        if weight is not None:
+            counts = np.asarray(weight, bool)
+            counts = counts.reshape(labels.shape if counts.size == labels.size else (-1, *[1] * (labels.ndim - 1)))
+            wrong &= counts
+        if wrong.any():
+            found = labels[wrong]
+            raise ValueError(
+                f"{name}: {model.name!r} needs labels from 0 to {highest}; got {found.min():g} to {found.max():g} "
+                f"among {len(found)} out of range. {_FIX[highest == 1]}"
+            )
+
+
+_FIX = {
+    False: "Subtract 1 from labels that count from 1, or give the last layer a unit for every class.",
+    True: "Take (y + 1) / 2 of labels -1 and 1; for more classes, give the last layer a unit for each and compile with "
+    "SparseCategoricalCrossentropy.",
+}

@@ -5,7 +5,7 @@ nats; `std` is over draws (population form). Quantiles are those that `predict(.
 where the draws themselves were kept (`keep_draws=True`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -73,6 +73,7 @@ class Predictive:
     """
 
     task: ClassVar[str]
+    trailing_axes: ClassVar[int] = 1  # of a prediction: its classes, or labels
     mean: np.ndarray
     std: np.ndarray
     num_draws: int
@@ -102,6 +103,23 @@ class Predictive:
             )
         return np.stack([values for values in found if values is not None]).reshape(np.shape(q) + self.mean.shape)
 
+    def changed(self, function: Callable[[np.ndarray], np.ndarray], **others) -> Self:
+        """Returns the predictions with a function applied to all arrays alike, such as a choice of rows.
+
+        Args:
+            others: new `targets` and `weights`, which stay otherwise.
+        """
+        parts: dict[str, Any] = {name: function(getattr(self, name)) for name in ("mean", "std")}
+        for name in ("expected_entropy", "noise"):  # of classes, and of values
+            array = getattr(self, name, None)
+            if isinstance(array, np.ndarray):
+                parts[name] = function(np.broadcast_to(array, self.mean.shape) if name == "noise" else array)
+        if self.draws is not None:
+            parts["draws"] = np.stack([function(draw) for draw in self.draws])
+        if self.quantiles is not None:
+            parts["quantiles"] = {q: function(values) for q, values in self.quantiles.items()}
+        return replace(self, **parts, **others)
+
     def flattened(self) -> Self:
         """Returns one row per prediction: positions, such as tokens and pixels, become examples of their own.
 
@@ -113,27 +131,16 @@ class Predictive:
         >>> p.mean.shape, p.flattened().mean.shape, p.flattened().entropy.shape
         ((5, 7, 2), (35, 2), (35,))
         """
-        raise NotImplementedError
-
-    def _flattened(self, tail: tuple[int, ...]) -> Self:
-        """Returns the rows of `mean` in the shape (-1, *tail), and all that goes with them."""
-        parts: dict[str, Any] = {"mean": self.mean.reshape(-1, *tail), "std": self.std.reshape(-1, *tail)}
-        if self.draws is not None:
-            parts["draws"] = self.draws.reshape(len(self.draws), -1, *tail)
-        if self.quantiles is not None:
-            parts["quantiles"] = {q: values.reshape(-1, *tail) for q, values in self.quantiles.items()}
-        return replace(self, **parts, **self._flattened_data(self.mean.shape[: self.mean.ndim - len(tail)]))
-
-    def _flattened_data(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Returns targets and weights with one entry per prediction of that shape."""
-        found = {}
+        axes = self.mean.ndim - self.trailing_axes
+        found: dict[str, Any] = {}
         for name in ("targets", "weights"):
             values = getattr(self, name)
             if isinstance(values, np.ndarray) and values.size:
+                shape = self.mean.shape[:axes]
                 wide = values if values.size == np.prod(shape) else _repeated(values, shape)
                 values = None if wide is None else wide.reshape(-1)
             found[name] = values
-        return found
+        return self.changed(lambda array: array.reshape(-1, *array.shape[axes:]), **found)
 
     def to_dataframe(self, level: float = 0.95):
         """Returns a pandas table with one row per prediction, for files and for people; see `flattened`.
@@ -179,20 +186,14 @@ class Predictive:
         """The shape of what has one target: (examples,), or (examples, length) of sequences, …"""
         return self.mean.shape[:-1]
 
-    def positions(self, where: np.ndarray | None = None) -> "Predictive":
+    def positions(self, where: np.ndarray | None = None) -> Self:
         """Returns the predictions of every position (token, pixel, label) as an example of its own.
 
         Args:
             where: True for the positions that are wanted, in `position_shape`. `targets` and `weights` are not kept.
         """
-        raise NotImplementedError
-
-    def _at(self, at: np.ndarray) -> dict[str, Any]:
-        """Returns what every predictive has at some positions; the data's targets are of whole examples."""
-        kept = None if self.quantiles is None else {q: values[at] for q, values in self.quantiles.items()}
-        draws = None if self.draws is None else self.draws[:, at]
-        averages = {"mean": self.mean[at], "std": self.std[at]}
-        return {**averages, "draws": draws, "quantiles": kept, "targets": None, "weights": None}
+        at = np.ones(self.position_shape, bool) if where is None else where
+        return self.changed(lambda array: array[at], targets=None, weights=None)
 
     def plot(self, y=None) -> "Figure":
         """Returns a figure: values with intervals of 95 %, or how uncertain classes are; see `figure.savefig`.

@@ -1,6 +1,6 @@
 """Predictions of regression targets: means, the noise around them, and intervals."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -33,6 +33,7 @@ class ValuePredictive(Predictive):
     """
 
     task: ClassVar[str] = "regression"
+    trailing_axes: ClassVar[int] = 0
     noise: float | np.ndarray | None = None
     family: NoiseFamily = GAUSSIAN
 
@@ -56,13 +57,7 @@ class ValuePredictive(Predictive):
         """Returns predictions (examples, 1) as (examples,); others as they are."""
         if self.mean.shape[1:] != (1,):
             return self
-        draws = None if self.draws is None else self.draws[..., 0]
-        noise = (
-            np.asarray(self.noise)[..., 0]
-            if isinstance(self.noise, np.ndarray) and self.noise.ndim == 2
-            else self.noise
-        )
-        return replace(self, mean=self.mean[:, 0], std=self.std[:, 0], draws=draws, noise=noise)
+        return self.changed(lambda array: array[..., 0])
 
     def variance(self, kind: str) -> np.ndarray:
         """Returns the "epistemic" variance (of the draws), the "aleatoric" one (of the noise) or their sum, "total"."""
@@ -95,16 +90,6 @@ class ValuePredictive(Predictive):
     def position_shape(self) -> tuple[int, ...]:
         return self.mean.shape[:-1] if self.mean.ndim > 1 else self.mean.shape
 
-    def positions(self, where: np.ndarray | None = None) -> "ValuePredictive":
-        at = np.ones(self.position_shape, bool) if where is None else where
-        return replace(
-            self,
-            noise=np.broadcast_to(self.noise, self.mean.shape)[at]
-            if isinstance(self.noise, np.ndarray)
-            else self.noise,
-            **self._at(at),
-        )
-
     def _spread(self, kind: str) -> np.ndarray:
         return np.sqrt(self.variance(kind).reshape(len(self), -1).mean(axis=1))
 
@@ -126,11 +111,6 @@ class ValuePredictive(Predictive):
     def family_of(self, kind: str) -> NoiseFamily:
         """Returns the family that a variance belongs to: the epistemic one is about means, which are Gaussian."""
         return GAUSSIAN if kind == "epistemic" else self.family
-
-    def flattened(self) -> Self:
-        flat = self._flattened(())
-        noise = np.broadcast_to(self.noise, self.mean.shape) if isinstance(self.noise, np.ndarray) else None
-        return flat if noise is None else replace(flat, noise=noise.reshape(-1))
 
     def _columns(self, level: float) -> dict[str, np.ndarray]:
         found = {"mean": self.mean}

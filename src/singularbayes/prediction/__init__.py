@@ -7,7 +7,7 @@ from singularbayes.prediction.monitor import Monitor, MonitorStatus
 from singularbayes.prediction.predict import pool, predict, predict_batches
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
-from singularbayes.prediction.sampler import outputs_under, side_by_side, stream_draws
+from singularbayes.prediction.sampler import outputs_under, side_by_side
 
 __all__ = [
     "BoundedLoss",
@@ -31,5 +31,4 @@ __all__ = [
     "predict_batches",
     "recalibrate",
     "side_by_side",
-    "stream_draws",
 ]

@@ -58,13 +58,9 @@ class TemperedPredictive(ClassPredictive):
     def std(self) -> np.ndarray:
         raise _untempered("std")
 
-    def positions(self, where: np.ndarray | None = None) -> "TemperedPredictive":
-        at = np.ones(self.position_shape, bool) if where is None else where
-        return TemperedPredictive(self.mean[at], self.num_draws)
-
-    def flattened(self) -> "TemperedPredictive":
-        flat = self.mean.reshape(-1, self.mean.shape[-1])
-        return TemperedPredictive(flat, self.num_draws, **self._flattened_data(self.position_shape))
+    def changed(self, function, **others) -> "TemperedPredictive":
+        data = {"targets": self.targets, "weights": self.weights} | others
+        return TemperedPredictive(function(self.mean), self.num_draws, **data)
 
     @property
     def mutual_information(self) -> np.ndarray:

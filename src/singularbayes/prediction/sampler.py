@@ -90,13 +90,6 @@ def outputs_under(model: keras.Model, sources, draw, x) -> list:
         return keras.tree.flatten(model(x, training=False))
 
 
-def outputs_of_draw(model: keras.Model, key, x) -> list:
-    """Returns the outputs, flattened, of one draw for all of `x`, operation by operation."""
-    sources = find_sources(model)
-    with no_gradient():
-        return outputs_under(model, sources, draw_sources(sources, key), x)
-
-
 def outputs_of_draws(model: keras.Model, keys, pick, x) -> list:
     """Returns the outputs, flattened, of each draw for examples of its own: row numbers of `x` in `pick` (draws, …)."""
     sources = find_sources(model)
