@@ -9,11 +9,12 @@ import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from singularbayes_experiments.protocol import Paired, standard_error
 from singularbayes_experiments.report import studies
 from singularbayes_experiments.report.results import ENSEMBLE, PROBLEMS, SHIFTS, Numbers
-from singularbayes_experiments.report.tables import WORDS, Problem, name, plain
+from singularbayes_experiments.report.tables import WORDS, Problem, name
 
 STYLE: Any = {
     "svg.hashsalt": "singularbayes",
@@ -26,6 +27,7 @@ STYLE: Any = {
 }
 LOOKS, RANKS, CURVES = (WORDS[key] for key in ("looks", "ranks", "curves"))
 LEAD = ("mixture_repeat", "mixture_svd", "low_rank")
+COLOURS = {name(method): LOOKS[method][0] for method in LEAD}
 
 
 def trade_off(axis: Axes, problem: Problem, metric: str, title: str) -> None:
@@ -46,6 +48,7 @@ def trade_off(axis: Axes, problem: Problem, metric: str, title: str) -> None:
         ranks.append(at)
     axis.plot([x for x, _ in ranks], [y for _, y in ranks], color="tab:blue", lw=0.8, marker=".", zorder=0)
     axis.set(xscale="log", xlabel="parameters", ylabel=title)
+    axis.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
 
 
 def arrays(numbers: Numbers, experiment: str, kind: str, task: str = "") -> pd.DataFrame:
@@ -74,8 +77,8 @@ def of_problem(numbers: Numbers, experiment: str) -> Figure:
         axis.set(xlabel=x, ylabel=y)
     if experiment == "icu":  # shift by shift in place of calibration
         axes[1, 0].clear()
-        rows = {"mean of shifts": problem} | {shift: Problem(numbers, "icu", shift) for shift in SHIFTS}
-        dots(axes[1, 0], pairs(rows), "NLL minus the deep ensemble's", 0.002, keep_labels=False)
+        rows = {"mean of shifts": problem} | {name(shift): Problem(numbers, "icu", shift) for shift in SHIFTS}
+        dots(axes[1, 0], pairs(rows), "NLL minus the deep ensemble's", 0.002)
     return legend(figure, *axes.flat)
 
 
@@ -101,7 +104,7 @@ def toy(numbers: Numbers) -> Figure:
         for kind, shade in (("total", 0.2), ("epistemic", 0.45)):
             ends = own[f"{kind}_low"].value, own[f"{kind}_high"].value
             axis.fill_between(own["mean"].x, *ends, color=LOOKS[method][0], alpha=shade, lw=0)
-        axis.set(title=name(method), ylim=(-1.2, 2.2))
+        axis.set(title=name(method), xlabel="x", ylabel="y", ylim=(-1.2, 2.2))
     return figure
 
 
@@ -109,20 +112,22 @@ def pairs(rows: dict[str, Problem]) -> pd.DataFrame:
     return pd.DataFrame({name(m): {label: own.paired(m) for label, own in rows.items()} for m in LEAD})
 
 
-def dots(axis: Axes, frame: pd.DataFrame, label: str, linear: float = 0, keep_labels: bool = True) -> None:
+def dots(axis: Axes, frame: pd.DataFrame, label: str, linear: float = 0) -> None:
     """Draws a row a line and a colour a column; of paired differences with intervals, filled where 0 is outside."""
+    differences = isinstance(frame.iloc[0, 0], Paired)
     for place, column in enumerate(frame):
+        colour = COLOURS.get(column, f"C{place}") if differences else f"C{place}"
+        axis.plot([], [], "o", color=colour, label=str(column))
         for i, cell in enumerate(frame[column]):
             found = cell if isinstance(cell, Paired) else Paired(float(cell), math.nan, math.nan)
             half = found.high - found.mean if math.isfinite(found.high) else 0.0
             if math.isfinite(found.mean):
                 fill = "none" if abs(found.mean) < half else "full"
                 y = i + 0.6 * (place / max(1, frame.shape[1] - 1) - 0.5)
-                text = str(column) if keep_labels and column not in axis.get_legend_handles_labels()[1] else ""
-                axis.errorbar(found.mean, y, xerr=half, fmt="o", ms=5, color=f"C{place}", fillstyle=fill, label=text)
+                axis.errorbar(found.mean, y, xerr=half, fmt="o", ms=5, color=colour, fillstyle=fill)
     if linear:
         axis.set_xscale("symlog", linthresh=linear)
-    if isinstance(frame.iloc[0, 0], Paired):
+    if differences:
         axis.axvline(0, color="black", lw=0.8)
     axis.set_yticks(range(len(frame)), list(frame.index))
     axis.set_xlabel(label)
@@ -141,13 +146,15 @@ def spectra(numbers: Numbers) -> Figure:
     figure = Figure(figsize=(9.5, 6.4), layout="constrained")
     axes = figure.subplots(2, 2)
     matrices = {"sst2": "embedding.embeddings", "beijing": "second.recurrent_kernel", "icu": "hidden_2.kernel"}
-    for axis, (experiment, matrix) in zip(axes.flat, matrices.items(), strict=False):
+    titles = ("word embeddings", "recurrent kernel of the second LSTM", "second hidden layer")
+    for axis, (experiment, matrix), words in zip(axes.flat, matrices.items(), titles, strict=False):
         found = arrays(numbers, experiment, "singular_values", "coronary" if experiment == "icu" else "")
         for method in ("deterministic", "full_rank", "low_rank", "low_rank_svd", "rank_one"):
             own = found[(found.method == method) & (found.name == matrix)]
             own = own[own.value > 1e-6 * own.value.max()]
             axis.plot(own.x, own.value / own.value.max(), color=LOOKS[method][0], label=name(method))
-        axis.set(yscale="log", title=f"{name(experiment)}: {plain(matrix)}", xlabel="number of the singular value")
+        axis.set(yscale="log", title=f"{name(experiment)}: {words}")
+        axis.set(xlabel="number of the singular value", ylabel="share of the largest")
     found = arrays(numbers, "sst2", "histograms")
     for method in ("full_rank", "low_rank", ENSEMBLE):
         for array, line in (("test_mi", "-"), ("ag_news_mi", "--")):

@@ -94,9 +94,9 @@ def report(results: Path = records.RESULTS, docs: Path = DOCS, check: bool = Fal
     if latex:
         numbers = Numbers(records.connect(results))
         for experiment in tables.COLUMNS:
-            if experiment != "uci":
-                print(tables.Problem(numbers, experiment).results().to_latex(caption=tables.name(experiment)))
-        print(studies.uci_results(numbers).to_latex(caption="UCI"))
+            own = tables.Problem(numbers, experiment)
+            made = studies.uci_results(numbers) if experiment == "uci" else own.results()
+            print(made.to_latex(caption=tables.name(experiment)))
         return []
     with tempfile.TemporaryDirectory() as made:
         write(results, Path(made))

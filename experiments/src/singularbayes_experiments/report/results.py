@@ -130,13 +130,12 @@ class Numbers:
     def configurations(self, experiment: str, task: str, method: str) -> int:
         """Returns how many configurations were tried among which the protocol chose."""
         task = SHIFTS[0] if (experiment, task) == ("icu", "icu") else task
-        query = (
-            "SELECT count(DISTINCT configuration) FROM runs WHERE stage = 'tuning' AND preset = 'protocol' AND counts"
-        )
-        found = self.connection.execute(
-            f"{query} AND experiment = ? AND task = ? AND method = ?", [experiment, task, method]
+        (found,), *_ = self.connection.execute(
+            "SELECT count(DISTINCT configuration) FROM runs WHERE stage = 'tuning' AND preset = 'protocol' AND counts "
+            "AND experiment = ? AND task = ? AND method = ?",
+            [experiment, task, method],
         ).fetchall()
-        return int(found[0][0])
+        return found
 
     # Counts over the problems of the comparison.
 
@@ -186,14 +185,12 @@ class Numbers:
         one, two = (self._found(Key("tables", table, preset, name, score)) for name in (method, other))
         return np.array([one[split] - two[split] for split in sorted(one.keys() & two.keys())])
 
-    def ranks(
-        self, tables: Iterable[str], score: str, preset: str = "defaults", ours: str = "ours"
-    ) -> dict[str, float]:
+    def ranks(self, tables: Iterable[str], score: str, preset: str = "defaults") -> dict[str, float]:
         """Returns the mean rank of every estimator that has results for all tables; 1 is the best."""
         tables = list(tables)
         every = sorted({name for table in tables for name in self.methods("tables", table, preset)})
-        whole = [name for name in every if all(len(self.relative(t, name, ours, score, preset)) for t in tables)]
-        means = [[self.relative(table, name, ours, score, preset).mean() for name in whole] for table in tables]
+        whole = [name for name in every if all(len(self.relative(t, name, "ours", score, preset)) for t in tables)]
+        means = [[self.relative(table, name, "ours", score, preset).mean() for name in whole] for table in tables]
         ranks = pd.DataFrame(means, columns=whole).rank(axis=1).mean()
         return {str(name): float(rank) for name, rank in ranks.items()}
 

@@ -16,6 +16,7 @@ from singularbayes_experiments.report.results import ENSEMBLE, NOMINAL, PROBLEMS
 WORDS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text("utf8"))
 METHODS, COLUMNS, SETTINGS, BETTER = (WORDS[key] for key in ("methods", "columns", "settings", "better"))
 NEWER = {"rate": "learning_rate", "decay": "weight_decay", "scale": "prior_scale"}  # settings of new records
+RECORDED = {"num_trained": "parameters", "num_stored": "stored", "train_seconds": "seconds"}  # published names
 DETECTED = ("auroc_ood_mi", "auroc_ood_epistemic", "auroc_ood_entropy", "auroc_ood_total")
 RANKS = {"mnist": 25}  # of hidden layers, where a configuration does not set them
 _PAPER_SEEDS, _ERRORS = 4, 2
@@ -78,7 +79,7 @@ def plain(key: str) -> str:
     >>> plain("auroc_ood_mi"), plain("num_trained")
     ('AUROC OOD MI', 'parameters')
     """
-    words = {"num_trained": "parameters", "num_stored": "parameters stored"}.get(key, key).split("_")
+    words = {"num_trained": "parameters", "num_stored": "parameters stored", "brier": "Brier"}.get(key, key).split("_")
     return " ".join(word.upper() if word in WORDS["capitals"] else word for word in words)
 
 
@@ -147,7 +148,7 @@ class Problem:
         rows = {}
         for method in self.methods:
             own = {key: value for key, value in self.numbers.chosen(*self.key, method)[1].items() if value is not None}
-            own |= {"rank": own.get("rank", RANKS.get(self.experiment))} | {
+            own |= {"rank": None if method == "full_rank" else own.get("rank", RANKS.get(self.experiment))} | {
                 o: own[n] for o, n in NEWER.items() if n in own
             }
             of_points = "learning_rate" in own and not self.numbers.has(*self.key, method, "posterior_kl")
@@ -229,9 +230,10 @@ def paper_table(numbers: Numbers, label: str) -> pd.DataFrame:
     rows: dict[str, dict[str, str]] = {}
     for _, line in own.iterrows():
         here = "icu" if line.experiment == "mimic3" else line.experiment
-        cells = [str(line.printed).rstrip("%") + ("†" if line.wrong else "")]
+        printed = number(line.value, 0) if line.metric == "train_seconds" else str(line.printed).rstrip("%")
+        cells = [printed + ("†" if line.wrong else "")]
         for preset in ("paper", "chosen"):
-            metric = {"num_trained": "parameters", "num_stored": "stored"}.get(line.metric, line.metric)
+            metric = RECORDED.get(line.metric, line.metric)
             key = (here, here, preset, line.method, metric)
             if metric in ("parameters", "stored"):
                 if preset == "paper" and numbers.has(*key):
