@@ -157,12 +157,13 @@ def test_an_anchor_of_members_has_to_be_chosen_and_is_marked():
         sb.bayesianize(plain, sb.Mixture(sb.LowRank(2, prior="anchored"), 2))
     for anchor, origin in (("random", Origin.INITIAL), ("start", Origin.START)):
         model = sb.bayesianize(plain, sb.Mixture(sb.LowRank(4, loc_lr=1.0, prior=sb.Anchored(anchor=anchor)), 2))
-        factors = model.layers[0].posterior.factors
-        assert [factor.prior_origin() for factor in factors] == [origin]
-        for factor, member in zip(factors, plain, strict=True):
-            loc, _, (centre, _) = factor.float64_values()
-            np.testing.assert_allclose(loc[:5] @ loc[5:].T, _numpy(member.layers[0].kernel), atol=1e-5)
-            assert (np.abs(centre - loc).max() == 0) == (anchor == "start")
+        (factor,) = model.layers[0].posterior.factors
+        assert factor.prior_origin() == origin
+        loc, _, (centre, _) = factor.float64_values()
+        for a_and_b, member in zip(loc, plain, strict=True):
+            kernel = _numpy(member.layers[0].kernel)
+            np.testing.assert_allclose(a_and_b[:5] @ a_and_b[5:].T, kernel, atol=1e-5)
+        assert (np.abs(centre - loc).max() == 0) == (anchor == "start")
 
 
 @pytest.mark.parametrize(
