@@ -82,14 +82,6 @@ def test_posteriors_made_while_a_file_is_read_are_not_taken_for_each_other():
     assert len({id(posterior) for posterior in made}) == 40
 
 
-def test_a_kl_weight_that_was_never_said_is_still_not_said_after_loading(tmp_path):
-    model = _network()
-    model.compile("sgd", "mse")
-    model.save(tmp_path / "model.keras")
-    with pytest.raises(ValueError, match="KL weight is not set"):
-        sb.load(tmp_path / "model.keras").fit(X, Y, verbose=0)
-
-
 def test_a_kl_weight_of_0_is_0_after_loading_too(tmp_path):
     model = _network()
     model.compile("sgd", "mse", jit_compile=False)
@@ -98,14 +90,6 @@ def test_a_kl_weight_of_0_is_0_after_loading_too(tmp_path):
     again = sb.load(tmp_path / "model.keras")
     assert [posterior.kl_weight_now for posterior in sb.find_posteriors(again)] == [0.0] * 4
     assert np.isfinite(again.train_on_batch(X, Y))
-
-
-def test_weights_alone_can_be_saved_and_loaded(tmp_path):
-    model, other = _network(), _network()
-    model.save_weights(tmp_path / "model.weights.h5")
-    assert not np.allclose(_means(other, X), _means(model, X))
-    other.load_weights(tmp_path / "model.weights.h5")
-    np.testing.assert_allclose(_means(other, X), _means(model, X), rtol=1e-6)
 
 
 def test_a_clone_has_its_own_weights():

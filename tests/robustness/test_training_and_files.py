@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import shutil
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
@@ -11,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 from posterior_table import JAX_FIRST, TORCH_FIRST
-from robustness_cases import DRAWS, RNG, TARGETS, X, Y, is_clear
+from robustness_cases import DRAWS, RNG, X, Y, is_clear
 from scipy import special
 
 import singularbayes as sb
@@ -28,12 +26,8 @@ CALLBACKS = {
     "none": lambda folder: [],
     "early stopping": lambda folder: [keras.callbacks.EarlyStopping("val_nll", mode="min", patience=1)],
     "early stopping of the library": lambda folder: [sb.EarlyStopping(patience=1)],
-    "best weights": lambda folder: [keras.callbacks.EarlyStopping("val_loss", restore_best_weights=True)],
     "checkpoint": lambda folder: [keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True)],
-    "weights only": lambda folder: [keras.callbacks.ModelCheckpoint(folder / "w.weights.h5", save_weights_only=True)],
     "plateau": lambda folder: [keras.callbacks.ReduceLROnPlateau("val_nll", mode="min", patience=0)],
-    "rate": lambda folder: [keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 / (epoch + 1))],
-    "csv": lambda folder: [keras.callbacks.CSVLogger(folder / "log.csv")],
     "terminate": lambda folder: [keras.callbacks.TerminateOnNaN()],
     "backup": lambda folder: [keras.callbacks.BackupAndRestore(folder / "backup")],
 }
@@ -185,24 +179,6 @@ def test_losses_and_heads(heads, loss, head):
     assert is_clear(raised.value) or "declared" in str(raised.value), raised.value
 
 
-def test_a_compile_without_a_loss_keeps_the_one_before_in_fit_and_in_predict(heads):
-    model = heads["3"]
-    model.compile("sgd", LOSSES["class logits"])
-    before = sb.predict(model, X).mean
-    model.compile("sgd", loss=None)  # Keras does not forget the loss
-    np.testing.assert_array_equal(sb.predict(model, X).mean, before)
-    loss = model.evaluate(X, Y, verbose=0)
-    assert loss == pytest.approx(-np.log(before[np.arange(24), Y]).mean(), rel=1e-5)
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_a_head_without_a_loss_is_a_clear_error(head):
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(*HEADS[head])])
-    with pytest.raises(ValueError) as raised:
-        pytest.fail(f"wrong silently: {sb.predict(model, X).mean[:2]}")
-    assert is_clear(raised.value), raised.value
-
-
 # -- weights ---------------------------------------------------------------------------------------------------------
 
 
@@ -249,40 +225,6 @@ def test_copies_predict_the_same(request, tmp_path, task, kind):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def _torn(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-DAMAGED = {
-    "missing": lambda path: path.unlink(),
-    "torn": _torn,
-    "empty": lambda path: path.write_bytes(b""),
-    "text": lambda path: path.write_text("a model"),
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
-}
-
-
-@pytest.mark.parametrize("kind", DAMAGED)
-def test_files_that_hold_no_model_are_a_clear_error(classifier, tmp_path, kind):
-    path = tmp_path / "model.keras"
-    classifier.save(path)
-    DAMAGED[kind](path)
-    with pytest.raises((ValueError, OSError)) as raised:
-        sb.load(path)
-    assert "model.keras" in str(raised.value) and len(str(raised.value)) < 600
-    assert kind != "a folder" or "which is a folder" in str(raised.value)
-
-
-@pytest.mark.parametrize("name", ["model", "model.h5", "model.pt"])
-def test_files_of_other_endings_are_a_clear_error(classifier, tmp_path, name):
-    classifier.save(tmp_path / "model.keras")
-    shutil.move(tmp_path / "model.keras", tmp_path / name)
-    try:
-        np.testing.assert_allclose(sb.predict(sb.load(tmp_path / name), X, 2).mean, sb.predict(classifier, X, 2).mean)
-    except (ValueError, OSError) as error:
-        assert name in str(error)
-
-
 # -- threads ---------------------------------------------------------------------------------------------------------
 
 
@@ -300,29 +242,3 @@ def test_threads_get_the_numbers_of_one_thread(request, task, threads):
     alone = list(map(mean, range(6)))
     for ours, theirs in zip(found, alone, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-
-
-def test_two_models_in_two_threads_do_not_mix(classifier, regressor, plain, plain_values):
-    start, found = threading.Barrier(2), {}
-
-    def work(model):
-        start.wait()
-        found[model.name] = [sb.predict(model, X, DRAWS).mean for _ in range(5)]
-
-    workers = [threading.Thread(target=work, args=(model,)) for model in (classifier, regressor)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for model, expected in ((classifier, plain), (regressor, plain_values)):
-        assert len(found[model.name]) == 5
-        for mean in found[model.name]:
-            np.testing.assert_allclose(mean, expected.mean, rtol=1e-6)
-
-
-def test_a_generator_of_another_thread_is_read_in_order(regressor, plain_values):
-    with ThreadPoolExecutor(1) as pool:
-        parts = [pool.submit(lambda i=i: (X[i : i + 6], TARGETS[i : i + 6])) for i in range(0, 24, 6)]
-        p = sb.predict(regressor, (part.result() for part in parts), DRAWS)
-    np.testing.assert_allclose(p.mean, plain_values.mean, rtol=1e-6)
-    np.testing.assert_array_equal(p.targets, TARGETS)

@@ -123,16 +123,6 @@ def test_weights_of_examples_are_those_of_plain_fit(together):
             np.testing.assert_allclose(run.history[name], log[name], rtol=1e-4)
 
 
-@pytest.mark.backend
-def test_a_member_with_rows_of_its_own_is_the_member_that_was_given_them_alone():
-    rows, target = np.array([[20, 3, 3, 7, 11], [1, 2, 4, 8, 16]]), X[:, :1]
-    runs = sb.fit_many(_line, X, target, [5, 6], epochs=3, batch_size=2, rows=rows)
-    for seed, own, run in zip([5, 6], rows, runs, strict=True):
-        (alone,) = sb.fit_many(_line, X[own], target[own], [seed], epochs=3, batch_size=2, together=1)
-        for found, expected in zip(_weights(run.model), _weights(alone.model), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -144,22 +134,6 @@ def test_a_member_with_rows_of_its_own_is_the_member_that_was_given_them_alone()
 def test_rows_that_cannot_be_are_refused(rows, message):
     with pytest.raises(ValueError, match=message):
         sb.fit_many(_line, X, X[:, :1], [1, 2], epochs=1, rows=rows)
-
-
-@pytest.mark.backend
-@pytest.mark.parametrize("together", [None, 1])
-def test_a_build_with_an_argument_seed_is_given_the_seed_of_its_member(together):
-    seeds = []
-
-    def build(seed):
-        seeds.append(seed)
-        return _line()
-
-    runs = sb.fit_many(build, X, X[:, :1], [4, 7], epochs=1, together=together)
-    plain = sb.fit_many(_line, X, X[:, :1], [4, 7], epochs=1, together=together)
-    assert seeds == [4, 7]
-    for one, other in zip(runs, plain, strict=True):
-        np.testing.assert_array_equal(_weights(one.model)[0], _weights(other.model)[0])
 
 
 @pytest.mark.backend
@@ -212,18 +186,6 @@ def test_a_member_depends_neither_on_the_others_nor_on_the_groups():
 
 
 @pytest.mark.backend
-def test_inputs_may_be_several():
-    def build():
-        a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
-        model = keras.Model([a, b], keras.layers.Dense(1)(keras.layers.Concatenate()([a, b])))
-        model.compile(keras.optimizers.SGD(0.1), "mse")
-        return model
-
-    (run,) = sb.fit_many(build, [X, -X], X[:, :1], [0], epochs=60)
-    assert run.history["loss"][-1] < 1e-2
-
-
-@pytest.mark.backend
 def test_a_kl_weight_that_is_not_set_is_an_error():
     with pytest.raises(ValueError, match="The KL weight is not set"):
         sb.fit_many(_mlp, X, Y, [0], epochs=1)
@@ -257,19 +219,6 @@ def test_networks_that_differ_are_refused_in_one_program_and_train_alone():
         sb.fit_many(widths(), X, X[:, :1], [5, 6], epochs=1)
     runs = sb.fit_many(widths(), X, X[:, :1], [5, 6], epochs=1, together=1)
     assert [run.model.layers[0].units for run in runs] == [2, 3]
-
-
-@on_jax
-def test_settings_that_differ_are_another_network():
-    rates = iter([0.1, 0.5])
-
-    def build():
-        model = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(next(rates)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-        return model
-
-    with pytest.raises(ValueError, match="another one for member 1"):
-        sb.fit_many(build, X, X[:, :1], [0, 1], epochs=1)
 
 
 @on_jax
