@@ -19,18 +19,19 @@ Changes = Annotated[list[str] | None, Parameter(name="--set", negative="", consu
 
 @app.command(name="list")
 def list_experiments() -> None:
-    """Show the experiments with their presets and methods."""
+    """Show the experiments with their presets, and the methods that they share."""
     from rich.console import Console
     from rich.table import Table
 
     from singularbayes_experiments import config
+    from singularbayes_experiments.methods import METHODS
 
-    table = Table("experiment", "preset", "methods", "what it is about")
+    experiments, methods = Table("experiment", "presets", "what it is about"), Table("method", "what it trains")
     for name in config.names():
-        experiment = config.read(name)
-        for preset in experiment.presets:
-            table.add_row(name, preset, ", ".join(experiment.methods(preset)), experiment.summary)
-    Console().print(table)
+        experiments.add_row(name, ", ".join(config.read(name).presets), config.read(name).summary)
+    for name in sorted(METHODS):
+        methods.add_row(name, METHODS[name].description)
+    Console().print(experiments, methods)
 
 
 @app.command

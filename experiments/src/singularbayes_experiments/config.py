@@ -254,16 +254,9 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     """Returns an experiment from what its YAML file holds; raises where a key is unknown."""
     file = f"{name}.yaml"
     known(content, _EXPERIMENT, f"A key of {file}")
-    found = Experiment(
-        name,
-        content["summary"],
-        content["problem"],
-        content["presets"],
-        content.get("options", {}),
-        content.get("seeds", {}),
-        tuple(content.get("tasks", ())),
-        content.get("settings", {}),
-    )
+    summary, problem, presets = (content[key] for key in ("summary", "problem", "presets"))
+    options, seeds, common = (content.get(key, {}) for key in ("options", "seeds", "settings"))
+    found = Experiment(name, summary, problem, presets, options, seeds, tuple(content.get("tasks", ())), common)
     for preset, own in content["presets"].items():
         known(own, _PRESET, f"A key of {preset} in {file}")
         tasks = own.get("tasks", ())

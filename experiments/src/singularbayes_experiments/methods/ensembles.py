@@ -38,8 +38,8 @@ def lora_ensemble(trainer: Trainer, members: list[Member]) -> list:
     return [DeepEnsemble.from_models(each) for each in by_ensemble(models, members)]
 
 
-@method("mixture_repeat_anchored", "the same, with a prior around the start of each component")
-@method("mixture", "the same, as records of CIFAR-10 and of adapters call it")
+@method("mixture_repeat_anchored", "mixture_repeat with a prior around the start of each component")
+@method("mixture", "mixture_repeat, as records of CIFAR-10 and of adapters call it")
 @method("mixture_repeat", "low-rank components in one model, each trained on every example")
 def mixture_repeat(trainer: Trainer, members: list[Member]) -> list:
     return trainer.fit("low_rank", members, components=members[0].settings.members)

@@ -23,7 +23,7 @@ def low_rank_svd_ensemble(trainer: Trainer, members: list[Member]) -> list:
     return [DeepEnsemble.from_models(each) for each in by_ensemble(models, members)]
 
 
-@method("mixture_svd_anchored", "the same, with a prior around that start")
+@method("mixture_svd_anchored", "mixture_svd with a prior around that start")
 @method("mixture_svd", "mixture whose components start at the members of a deep ensemble")
 def mixture_svd(trainer: Trainer, members: list[Member]) -> list:
     trained = by_ensemble(points(trainer, in_ensembles(members)), members)

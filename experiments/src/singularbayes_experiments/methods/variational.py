@@ -7,13 +7,13 @@ from singularbayes_experiments.methods.base import Member, Trainer, method
 
 
 @method("lora", "an adapter without random weights")
-@method("lora_temperature", "the same, at the temperature that is best on validation")
+@method("lora_temperature", "an adapter without random weights, at the temperature that is best on validation")
 @method("deterministic", "one deterministic network")
 def deterministic(trainer: Trainer, members: list[Member]) -> list:
     return trainer.fit("deterministic", members)
 
 
-@method("low_rank_anchored", "W = A Bᵀ, Gaussian factors, a prior around the start")
+@method("low_rank_anchored", "W = A Bᵀ, Gaussian factors with a prior around their start")
 @method("bayes", "an adapter with random factors")
 @method("low_rank", "W = A Bᵀ, Gaussian factors")
 def low_rank(trainer: Trainer, members: list[Member]) -> list:
