@@ -7,7 +7,7 @@ formulas use. `require_package` returns a package that only some functions need.
 
 import importlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -40,33 +40,34 @@ def require_share(name: str, /, **values: Any) -> None:
             raise ValueError(f"{name} needs 0 < {key} < 1; got {key}={value!r}.{percent}")
 
 
+def _require(name: str, needs: str, values: Mapping[str, Any], fits: Callable[[Any], bool]) -> None:
+    """Raises unless every value is a number that fits; `needs` has "{}" for what it is called."""
+    for key, value in values.items():
+        if not _is_number(value) or not fits(value):
+            raise ValueError(f"{name} needs {needs.format(key)}; got {key}={value!r}.")
+
+
+def require_at_least(name: str, low: float, /, **values: Any) -> None:
+    """Raises unless every value is a number >= low; infinity is one, NaN is not."""
+    _require(name, f"{{}} >= {low}", values, lambda value: value >= low)
+
+
+def require_not_negative(name: str, /, **values: Any) -> None:
+    """Raises unless every value is a number >= 0 and finite."""
+    _require(name, "{} >= 0 and finite", values, lambda value: 0 <= value < math.inf)
+
+
+def require_below_one(name: str, /, **values: Any) -> None:
+    """Raises unless every value is a number >= 0 and below 1."""
+    _require(name, "0 <= {} < 1", values, lambda value: 0 <= value < 1)
+
+
 def require_unit(name: str, /, **values: Any) -> None:
     """Raises unless every value, a number or an array of numbers, lies in [0, 1]."""
     for key, value in values.items():
         array = np.asarray(value)
         if array.dtype.kind not in "iuf" or not array.size or not ((array >= 0) & (array <= 1)).all():
             raise ValueError(f"{name} needs {key} in [0, 1]; got {_shown(value)}.")
-
-
-def require_at_least(name: str, low: float, /, **values: Any) -> None:
-    """Raises unless every value is a number >= low; infinity is one, NaN is not."""
-    for key, value in values.items():
-        if not _is_number(value) or not value >= low:
-            raise ValueError(f"{name} needs {key} >= {low}; got {key}={value!r}.")
-
-
-def require_not_negative(name: str, /, **values: Any) -> None:
-    """Raises unless every value is a number >= 0 and finite."""
-    for key, value in values.items():
-        if not _is_number(value) or not 0 <= value < math.inf:
-            raise ValueError(f"{name} needs {key} >= 0 and finite; got {key}={value!r}.")
-
-
-def require_below_one(name: str, /, **values: Any) -> None:
-    """Raises unless every value is a number >= 0 and below 1."""
-    for key, value in values.items():
-        if not _is_number(value) or not 0 <= value < 1:
-            raise ValueError(f"{name} needs 0 <= {key} < 1; got {key}={value!r}.")
 
 
 def require_positive(name: str, /, **values: Any) -> None:
@@ -110,17 +111,12 @@ def require_unmasked(name: str, /, **arrays: Any) -> None:
             )
 
 
-def require_some(name: str, given: Sequence[object] | Mapping[str, object], what: str) -> None:
-    """Raises where the figure has nothing to draw."""
-    if not len(given):
-        raise ValueError(f"{name} needs at least one of {what}; got none.")
-
-
 def require_methods(name: str, methods: Mapping[str, object]) -> None:
     """Raises unless there are methods to draw, by their names."""
     if not isinstance(methods, Mapping):
         raise TypeError(f'{name} needs a dict of methods, {{"mine": …}}; got {type(methods).__name__}.')
-    require_some(name, methods, "methods")
+    if not methods:
+        raise ValueError(f"{name} needs at least one of methods; got none.")
 
 
 def vectors(name: str, /, **arrays: Any) -> list[np.ndarray]:

@@ -11,7 +11,6 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from singularbayes.checks import require_some
 from singularbayes.metrics import Measure, pareto_front
 from singularbayes.plots import style
 
@@ -66,7 +65,8 @@ def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point |
     >>> len(figure.axes)
     1
     """
-    require_some("pareto", points, "points")
+    if not points:
+        raise ValueError("pareto needs at least one of points; got none.")
     table = np.array([[point.x, point.y] for point in points], "float64")
     front = pareto_front(table, (x.sign, y.sign))
     looks = style.looks(dict.fromkeys(point.group for point in points))
