@@ -330,25 +330,6 @@ def test_of_a_flat_spectrum_a_randomised_svd_keeps_as_much_as_any():
     assert LowRank.paper(8).residual(matrix) == pytest.approx(np.linalg.norm(s[8:]), rel=1e-3)
 
 
-@ON_TORCH
-def test_a_singular_value_decomposition_is_made_once_for_a_plan_and_the_conversion(monkeypatch):
-    made = []
-    real = initializers._randomised_svd
-    monkeypatch.setattr(initializers, "_randomised_svd", lambda *a: made.append(a[0].shape) or real(*a))
-    monkeypatch.setattr(initializers, "_KEPT", type(initializers._KEPT)())
-    matrix = _with_spectrum((130, 140), 0.9 ** np.arange(20))
-    LowRank.paper(4).residual(matrix)
-    built(LowRank.paper(4), (130, 140)).center(matrix)
-    assert made == [(130, 140)]
-    initializers.svd_split(-matrix, 4)
-    initializers.svd_split(matrix, 5)
-    assert len(made) == 3  # another matrix, another rank
-    monkeypatch.setattr(initializers, "_KEPT_BYTES", 3 * 8 * 4 * (130 + 140 + 1))
-    for sign in (2, 3, 4):
-        initializers.svd_split(sign * matrix, 4)
-    assert len(made) == 6 and len(initializers._KEPT) <= 3
-
-
 # -- orthogonal columns ------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from keras import ops
 
 from singularbayes.likelihoods import why_no_elbo
 from singularbayes.metrics import accuracy, label_nll, negative_log_likelihood
-from singularbayes.posteriors import RandomPosterior
+from singularbayes.posteriors import Variational
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 
 SEVERITIES = ("error", "warning", "notice")
@@ -51,7 +51,7 @@ class Case:
     """
 
     model: keras.Model
-    posteriors: list[RandomPosterior] = field(default_factory=list)
+    posteriors: list[Variational] = field(default_factory=list)
     p: ClassPredictive | ValuePredictive | None = None
     y: np.ndarray | None = None
     learned_noise: bool = False

@@ -12,7 +12,6 @@ from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Origin, Prior, ScaleMixture, ScalePrior
-from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.registry import DEFAULT_RANK, Mixture, get_posterior, recipe
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import serialize
@@ -46,7 +45,6 @@ __all__ = [
     "Origin",
     "Posterior",
     "Prior",
-    "RandomPosterior",
     "RankOne",
     "ScaleMixture",
     "ScalePrior",

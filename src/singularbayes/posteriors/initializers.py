@@ -5,9 +5,7 @@ A Keras initializer gives the variance σ_W² that the weight W = A Bᵀ should 
 entry starts with standard deviation s = (σ_W²/r)^¼, normal or uniform on ±√3 s, and posterior scale η s.
 """
 
-import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,8 +22,6 @@ Factors = tuple[np.ndarray, np.ndarray, np.ndarray]  # U, S and Vᵀ
 # A randomised SVD is quicker from this size of min(m, n) on, and from this size over the rank.
 _SMALL_MATRIX, _SMALL_RANK = 128, 8
 _OVERSAMPLES, _ITERATIONS, _CONVERGED, _HOPELESS = 24, (8, 40), 1e-6, 0.03
-_KEPT: OrderedDict[tuple, Factors] = OrderedDict()
-_KEPT_BYTES = 1 << 28
 # What is not computed, because JAX would compile it for every shape: "values" where parameters are only counted,
 # "means" where they are given later.
 _LEFT_OUT: ContextVar[str] = ContextVar("singularbayes_left_out", default="")
@@ -186,18 +182,13 @@ def truncated_svd(matrix: np.ndarray, rank: int) -> Factors:
 
     Where the rank is small the SVD is a randomised one (Halko, Martinsson & Tropp 2011). It equals the full one to the
     accuracy of single precision as long as the singular values around the rank differ by about 1 %; where they do not,
-    other directions are as good. It is kept for a while: a plan and the conversion after it need the same one.
+    other directions are as good.
     """
     matrix = np.ascontiguousarray(matrix, "float32")
     if min(matrix.shape) < max(_SMALL_MATRIX, _SMALL_RANK * rank):
         u, s, vt = np.linalg.svd(matrix.astype("float64"), full_matrices=False)
         return u[:, :rank], s[:rank], vt[:rank]
-    key = (hashlib.blake2b(matrix.data).hexdigest(), matrix.shape, rank)
-    factors = _KEPT.pop(key) if key in _KEPT else _randomised_svd(matrix, rank)
-    _KEPT[key] = factors  # the last to be given up
-    while sum(part.nbytes for kept in _KEPT.values() for part in kept) > _KEPT_BYTES:
-        _KEPT.popitem(last=False)
-    return factors
+    return _randomised_svd(matrix, rank)
 
 
 def _randomised_svd(matrix: np.ndarray, rank: int) -> Factors:

@@ -8,8 +8,8 @@ import numpy as np
 
 from singularbayes.posteriors import noise
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.scope import Source
+from singularbayes.posteriors.variational import Variational
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
@@ -23,9 +23,9 @@ def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
     return [source for source in find_sources(model) if isinstance(source, Posterior)]
 
 
-def find_random_posteriors(model: keras.layers.Layer) -> list[RandomPosterior]:
+def find_random_posteriors(model: keras.layers.Layer) -> list[Variational]:
     """Returns the posteriors of a model or layer whose draws differ: those with a prior and a KL."""
-    return [cast(RandomPosterior, posterior) for posterior in find_posteriors(model) if posterior.random]
+    return [cast(Variational, posterior) for posterior in find_posteriors(model) if posterior.random]
 
 
 def find_sources(model: keras.layers.Layer) -> list[Source]:

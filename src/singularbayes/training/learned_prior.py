@@ -8,7 +8,7 @@ import numpy as np
 
 from singularbayes.checks import require_positive
 from singularbayes.likelihoods import require_activations, require_labels
-from singularbayes.posteriors import Origin, RandomPosterior, ScalePrior, find_random_posteriors
+from singularbayes.posteriors import Origin, ScalePrior, Variational, find_random_posteriors
 
 
 def centre_prior(model: keras.Model, *, scale: float | None = None) -> None:
@@ -68,7 +68,7 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     return history
 
 
-def _centred(posterior: RandomPosterior) -> tuple[RandomPosterior, ScalePrior]:
+def _centred(posterior: Variational) -> tuple[Variational, ScalePrior]:
     """Returns a posterior and the prior of u; raises unless it has one of one scale."""
     unit = posterior.prior.unit_scale_prior
     if unit is None or not posterior.factors:
