@@ -1,7 +1,5 @@
 """Embedding: Keras's layer of the same name, with a token of one vector throughout a draw."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -11,16 +9,13 @@ from posterior_table import (
     ON_TORCH,
     POSTERIORS,
     RANDOM,
-    assert_unbiased,
-    assert_uncorrelated,
     draw_of,
     gradient,
     one_row_each,
-    repeated,
     stirred_layer,
 )
 
-from singularbayes import LowRank, draw_weights, layers
+from singularbayes import LowRank, draw_weights
 from singularbayes.posteriors import scope
 
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
@@ -30,15 +25,6 @@ IDS = np.array([[0, 4, 2], [4, 4, 1]], "int32")
 
 def _numpy(x):
     return ops.convert_to_numpy(ops.cast(x, "float32"))
-
-
-@pytest.mark.parametrize("name", one_row_each(POSTERIORS))
-def test_a_draw_is_the_keras_layer_with_that_table(name):
-    layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
-    draw = draw_of(layer)
-    counterpart = counterpart_of(CASE, layer, IDS, draw)
-    with scope.fix_draws(draw):
-        np.testing.assert_allclose(_numpy(layer(IDS)), _numpy(counterpart(IDS)), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("ids", [IDS[:, 0], IDS[None], IDS.astype("uint8"), IDS.astype("int64"), IDS.astype("float32")])
@@ -69,37 +55,6 @@ def test_the_gradient_of_the_means_is_that_of_the_keras_table(name):
     np.testing.assert_allclose(of_factor, factor.rates.loc * of_table @ chain, rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-@ON_TORCH
-def test_mixed_precision_gives_half_vectors_of_float32_weights(policy):
-    layer = stirred_layer(CASE.make(LowRank(2), dtype=policy), IDS)
-    draw = draw_of(layer)
-    with scope.fix_draws(draw):
-        outputs = layer(IDS)
-    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
-    np.testing.assert_allclose(_numpy(outputs), _numpy(counterpart_of(CASE, layer, IDS, draw)(IDS)), atol=2**-6)
-    assert {keras.backend.standardize_dtype(w.dtype) for w in layer.trainable_weights} == {"float32"}
-
-
-@ON_TORCH
-def test_shapes_and_masks_are_those_of_keras():
-    for mask_zero in (False, True):
-        ours, theirs = CASE.make(LowRank(2), mask_zero=mask_zero), CASE.keras(mask_zero=mask_zero)
-        assert ours.compute_output_shape((None, 3)) == theirs.compute_output_shape((None, 3))
-        assert ours.supports_masking == theirs.supports_masking
-        masks = ours.compute_mask(IDS), theirs.compute_mask(IDS)
-        np.testing.assert_array_equal(*([np.array(0)] * 2 if masks[0] is masks[1] is None else map(_numpy, masks)))
-
-
-@pytest.mark.parametrize("name", POSTERIORS)
-def test_a_layer_is_rebuilt_from_its_config(name):
-    layer = CASE.make(POSTERIORS[name](), mask_zero=True, name="words", embeddings_initializer="glorot_normal")
-    again = layers.Embedding.from_config(json.loads(json.dumps(layer.get_config())))
-    assert again.get_config() == layer.get_config()
-    assert type(again.posterior) is type(layer.posterior)
-    assert again(IDS).shape == layer(IDS).shape
-
-
 @pytest.mark.parametrize("name", one_row_each(POSTERIORS))
 @pytest.mark.parametrize("wrap", [list, lambda w: w[0]], ids=["list", "array"])
 @ON_TORCH
@@ -117,26 +72,6 @@ def test_a_token_has_one_vector_throughout_a_forward_pass_and_another_in_the_nex
     np.testing.assert_allclose(first[0, 1], first[1, 0], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(first[1, 0], first[1, 1], rtol=1e-6, atol=1e-6)
     assert not np.allclose(first, second)
-
-
-@pytest.mark.parametrize("name", one_row_each(RANDOM))
-def test_a_row_of_a_draw_does_not_depend_on_the_batch_it_is_asked_in(name):
-    layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
-    with scope.fix_draws(draw_of(layer)):
-        whole = _numpy(layer(np.arange(5)))
-        np.testing.assert_allclose(_numpy(layer(IDS)), whole[IDS], rtol=1e-6)
-        np.testing.assert_allclose(_numpy(layer(np.array([3]))), whole[[3]], rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["low_rank", "full_rank"])
-def test_rows_average_to_the_mean_with_the_posterior_s_variance(name):
-    layer = stirred_layer(CASE.make(RANDOM[name]()), IDS)
-    draws = np.stack(repeated(layer, np.arange(5), 500))
-    mean = _numpy(layer.posterior.mean().dense())
-    assert_unbiased(draws, mean)
-    assert_unbiased((draws - mean) ** 2, layer.posterior.variance())
-    if name.startswith("full_rank"):
-        assert_uncorrelated(draws[:, 0], draws[:, 1])
 
 
 class TestOutOfRange:

@@ -54,6 +54,7 @@ def test_outputs_and_gradients_are_those_of_separate_networks(inside):
         alone = layer.posterior.component(k)
         own = alone.factors[0]
         eps = (drawn[k] - _numpy(own.loc)) / _numpy(own.scale)
+        eps = ops.convert_to_tensor(eps, "float32")
         own.sample = lambda key, component=None, own=own, eps=eps: own.loc + own.scale * eps
 
         def outputs_alone(alone=alone, k=k):

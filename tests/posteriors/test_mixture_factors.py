@@ -35,7 +35,7 @@ def test_components_have_the_values_of_the_mixture_and_it_keeps_what_they_assign
     (factor,) = mixture.factors
     for k, part in enumerate(mixture.parts()):
         for ours, theirs in zip(factor.float64_values()[:2], part.factors[0].float64_values()[:2], strict=True):
-            np.testing.assert_array_equal(ours[k], theirs)
+            np.testing.assert_allclose(ours[k], theirs, rtol=1e-6)
     before = _numpy(factor.values)
     numbers = iter(range(K))
     mixture.for_components(lambda part: set_factor(part.factors[0], 0.25, 0.5) if next(numbers) == K - 1 else None)

