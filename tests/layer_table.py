@@ -76,7 +76,7 @@ def _transposed(layer, dense):
 
 
 def _separable(layer, dense):
-    ones = [1] * layer.dimensions
+    ones = [1] * layer.rank
     pointwise = dense(layer.posterior).reshape(*ones, -1, layer.filters)
     return [ops.convert_to_numpy(layer.depthwise_kernel), pointwise, *_bias(layer, dense)]
 

@@ -215,6 +215,7 @@ def test_a_wrong_number_of_states_is_named():
 
 def test_what_keras_can_do_to_a_kernel_is_refused():
     for layer in (layers.Dense(3, posterior=LowRank(1)), layers.LSTM(3, posterior=LowRank(1))):
+        layer.build((None, 5, 4))
         with pytest.raises(ValueError, match="LoRA is a deterministic adapter"):
             layer.enable_lora(2)
         with pytest.raises(ValueError, match="a posterior cannot be quantised"):
