@@ -1,5 +1,6 @@
-"""Which output of a model is meant, and the loss that it was compiled with."""
+"""Which output of a model is meant, the loss that it was compiled with, and how many parameters it has."""
 
+import math
 from typing import Any
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 from keras import ops
 from keras.src.backend import get_keras_mask
 
-from singularbayes.posteriors import flat_layers
+from singularbayes.posteriors import find_random_posteriors, flat_layers
 
 
 def names_of(model: keras.Model) -> list[str]:
@@ -74,3 +75,30 @@ def output_mask(model: keras.Model, x, position: int | None, batch_size: int = 2
 
 def _masks(layer) -> bool:
     return bool(getattr(layer, "mask_zero", False))
+
+
+def count_trained(model: keras.Model) -> int:
+    """Returns how many parameters of a model are trainable.
+
+    >>> count_trained(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
+    8
+    """
+    return _numbers(model.trainable_weights)
+
+
+def count_stored(model: keras.Model) -> int:
+    """Returns how many parameters a model predicts from: with frozen weights and statistics, without what the KL needs.
+
+    Of a rank that is learned the columns in use count.
+
+    >>> count_stored(keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization()]))
+    12
+    """
+    posteriors = find_random_posteriors(model)
+    unused = {id(weight) for posterior in posteriors for weight in posterior.training_weights}
+    used = _numbers(weight for weight in model.weights if id(weight) not in unused)
+    return used - sum(posterior.num_switched_off() for posterior in posteriors)
+
+
+def _numbers(weights) -> int:
+    return sum(math.prod(weight.shape) for weight in weights)

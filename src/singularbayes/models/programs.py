@@ -1,6 +1,7 @@
 """Functions of a model as compiled programs on JAX, kept as long as the model lives; plain calls elsewhere."""
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -151,3 +152,29 @@ def no_gradient():
 
         return torch.no_grad()
     return contextlib.nullcontext()
+
+
+# -- the devices that work is split over ---------------------------------------------------------------------------
+
+
+def batch_mesh():
+    """Returns the devices and the axis that work is split over on JAX: the batch's of a distribution, else all here."""
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        return distribution.device_mesh.backend_mesh, distribution.batch_dim_name
+    return _all_devices(), "devices"
+
+
+@functools.cache
+def _all_devices():
+    import jax
+
+    return jax.sharding.Mesh(np.array(jax.local_devices()), ("devices",))
+
+
+def device_count() -> int:
+    """Returns over how many devices a prediction is spread."""
+    if keras.backend.backend() != "jax":
+        return 1
+    mesh, axis = batch_mesh()
+    return mesh.shape[axis]

@@ -18,8 +18,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.layers import BayesianLayer
-from singularbayes.models.distribution import batch_mesh, device_count
-from singularbayes.models.programs import form_of, no_gradient, program_of, variable_values
+from singularbayes.models.programs import batch_mesh, device_count, form_of, no_gradient, program_of, variable_values
 from singularbayes.models.progress import track
 from singularbayes.posteriors import draw_sources, find_sources, flat_layers, noise, scope
 

@@ -1,11 +1,10 @@
 """How a model is fitted."""
 
 from singularbayes.training.early_stopping import EarlyStopping
-from singularbayes.training.elbo import BETA, kl, set_kl
+from singularbayes.training.elbo import BETA, kl, load, set_kl
 from singularbayes.training.fit_many import fit_many
 from singularbayes.training.kl_schedule import KLSchedule
 from singularbayes.training.learned_prior import centre_prior, learn_prior
-from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
 
 __all__ = [

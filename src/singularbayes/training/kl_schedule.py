@@ -3,7 +3,6 @@
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -41,8 +40,7 @@ class KLWeightCallback(keras.callbacks.Callback):
         self._lost: int | None = None  # the first epoch whose loss was not finite
         self._weight = 0.0  # of the KL, in this epoch
         self._unweighed = 0  # examples of the epoch for which it was 0
-        self._kl = 0.0  # at the end of the last epoch
-        self.kl_of: Callable = lambda model: compiled(model, kl)
+        self._kl: float | None = None  # at the end of the last epoch
 
     @abstractmethod
     def weight(self, epoch: int) -> float:
@@ -85,7 +83,7 @@ class KLWeightCallback(keras.callbacks.Callback):
         spare_from_decay(model)
         warn_of_optimizer(model)
         self._ended = self._lost = None
-        self._kl = self._measure()
+        self._kl = None
         self._set_weight(0)
 
     def _require_countable(self, steps: int | None) -> None:
@@ -104,6 +102,7 @@ class KLWeightCallback(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch
+        self._kl = self._measure() if self._kl is None else self._kl
         self._set_weight(epoch)
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -135,7 +134,7 @@ class KLWeightCallback(keras.callbacks.Callback):
             return
         self._ended = epoch
         self._count_epoch()
-        before, self._kl = self._kl, self._measure()
+        before, self._kl = self._kl or 0.0, self._measure()
         logs = {} if logs is None else logs
         logs["kl"], logs["kl_weight"] = self._kl, self._weight
         penalties = _penalties(self.model)
@@ -163,7 +162,7 @@ class KLWeightCallback(keras.callbacks.Callback):
             )
 
     def _measure(self) -> float:
-        return float(ops.convert_to_numpy(self.kl_of(self.model)))
+        return float(ops.convert_to_numpy(compiled(self.model, kl)))
 
     def _count_examples(self) -> int:
         """Returns how many examples the epoch has had so far; 0 where the first metric of the model counts none."""

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models.programs import kind_of
+from singularbayes.models.programs import kind_of, share_programs
 from singularbayes.training.every_component import drawing_validation
 from singularbayes.training.fit_many import Job, take
 from singularbayes.training.kl_schedule import KLWeightCallback
@@ -49,6 +49,7 @@ def train_together(job: Job, wanted: list[tuple[int, int]]) -> list[keras.callba
     members = [_Member(job, *member) for member in wanted]
     model = members[0].model
     _require_same_kind(members)
+    share_programs([member.model for member in members])  # of their KL
     data, held_out = (None if part is None else jax.device_put(part.arrays) for part in (job.train, job.held_out))
     train = jax.jit(jax.vmap(partial(_through, job, model.train_step), in_axes=(0, 0, None)), donate_argnums=0)
     test = jax.jit(jax.vmap(partial(_validate, job, model), in_axes=(0, None)), donate_argnums=0)
