@@ -10,7 +10,6 @@ from singularbayes.bounds import (
     GaussianLayer,
     NetworkClass,
     betting_mean,
-    binary_kl,
     budget_probability,
     complexity_risk,
     deviation,
@@ -77,7 +76,6 @@ def test_losses_lie_in_the_unit_interval(risk):
     refused(message, lambda: betting_mean(np.array([0.1, risk]), 0.1))
     refused(message, lambda: complexity_risk(risk, G, 100))
     refused(message, lambda: kl_inverse(risk, 0.1))
-    refused(message, lambda: binary_kl(risk, 0.5))
 
 
 @pytest.mark.parametrize("kl", [-1e-9, NAN, -INF, "1"])

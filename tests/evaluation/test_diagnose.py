@@ -219,14 +219,14 @@ def test_every_component_of_a_mixture_is_reported():
     (posterior,) = sb.find_posteriors(model)
     good = np.zeros((4, 2))
     good[:2, 1] = 3.0, 1.5
-    for k, factor in enumerate(posterior.factors):
-        factor.set(good if k != 1 else -good, np.full((4, 2), 0.3))
+    (factor,) = posterior.factors
+    factor.set(np.stack([good, -good, good]), np.full((3, 4, 2), 0.3))
     found = sb.diagnose(model, X, LABELS, draws=30)
     (finding,) = [finding for finding in found.findings if finding.name == "uneven_components"]
     assert "of component 1 alone" in finding.sentence
     p = sb.predict(model, X, draws=30, keep_draws=True)
     for k, line in enumerate(found.components):
-        kl = posterior.component(k).kl_exact()
+        kl = sb.kl(sb.take_components(model, [k]), "exact")
         own = p.draws[k::3].mean(axis=0)[np.arange(len(X)), LABELS]
         assert line == f"component {k}: KL {kl:.4g} nats, NLL {-np.log(own).mean():.3g}" and line in repr(found)
     less = sb.diagnose(sb.take_components(model, [0, 2]), X, LABELS, draws=20)
@@ -242,9 +242,10 @@ def test_a_dead_column_is_found_in_the_component_that_has_it():
         [keras.Input((4,)), layers.Dense(3, posterior=sb.Mixture(LowRank.paper(2, kl_weight=1e-3), 2))]
     )
     (posterior,) = sb.find_posteriors(model)
-    loc, scale, _ = posterior.factors[1].float64_values()
-    loc[:, 0], scale[:, 0] = 0.0, 1e-6
-    posterior.factors[1].set(loc, scale)
+    (factor,) = posterior.factors
+    loc, scale, _ = factor.float64_values()
+    loc[1, :, 0], scale[1, :, 0] = 0.0, 1e-6
+    factor.set(loc, scale)
     found = list(symptoms.dead_columns(_case(model)))
     assert len(found) == 1 and "1 of 2 columns of component 1 of" in found[0].sentence
 

@@ -3,7 +3,7 @@
 from singularbayes.bounds.bound import Bound, Refused
 from singularbayes.bounds.catoni import CONSTANTS, catoni, catoni_constant
 from singularbayes.bounds.complexity_risk import Strata, complexity_risk, stratify
-from singularbayes.bounds.confidence import betting_mean, binary_kl, kl_inverse, mean_at_most, probability_at_least
+from singularbayes.bounds.confidence import betting_mean, kl_inverse, mean_at_most, probability_at_least
 from singularbayes.bounds.gaussian_complexity import NetworkClass, gaussian_complexity, linear_complexity
 from singularbayes.bounds.pac_bayes import empirical_risk, pac_bayes
 from singularbayes.bounds.small_variance import (
@@ -27,7 +27,6 @@ __all__ = [
     "SmallVariance",
     "Strata",
     "betting_mean",
-    "binary_kl",
     "budget_probability",
     "catoni",
     "catoni_constant",

@@ -16,18 +16,10 @@ from singularbayes.bounds.bound import Bound
 from singularbayes.checks import require_at_least, require_choice, require_integer, require_share, require_unit
 
 
-def binary_kl(q: float, p: float) -> float:
-    """Returns kl(q ‖ p) = q ln(q/p) + (1 − q) ln((1 − q)/(1 − p)), in nats.
-
-    >>> round(binary_kl(0.1, 0.2), 4)
-    0.0367
-    """
-    require_unit("binary_kl", q=q, p=p)
-    return float(rel_entr(q, p) + rel_entr(1 - q, 1 - p))
-
-
 def kl_inverse(q: float, c: float) -> float:
-    """Returns kl⁻¹(q | c), the largest p with kl(q ‖ p) ≤ c, rounded up: never below the true value.
+    """Returns kl⁻¹(q | c), the largest p with kl(q ‖ p) = q ln(q/p) + (1 − q) ln((1 − q)/(1 − p)) ≤ c, rounded up.
+
+    It is never below the true value.
 
     >>> round(kl_inverse(0.1, 0.0126), 4)
     0.1542

@@ -171,18 +171,18 @@ def evaluate(
         prefix = f"{name_of_set}/" if name_of_set else ""
         beyond = drop_unweighted(outside)
         found |= {f"{prefix}{key}": score for key, score in scores.ood_detection_scores(each, beyond).items()}
-    made = isinstance(method, Predictive)
+    trained, stored = _counts(method)
     return Evaluation(
         method=name or (method.name if isinstance(method, keras.Model) else type(method).__name__),
         task=found_task,
         seed=seed,
         metrics={key: math.nan if isinstance(score, str) else score for key, score in found.items()},
         undefined={key: score for key, score in found.items() if isinstance(score, str)},
-        num_trained=_count_trained(method),
-        num_stored=_count_stored(method),
+        num_trained=trained,
+        num_stored=stored,
         draws=p.num_draws,
         examples=len(p),
-        seconds=None if made else seconds,
+        seconds=None if isinstance(method, Predictive) else seconds,
         train_seconds=train_seconds,
     )
 
@@ -222,9 +222,8 @@ def _task_of(p: Predictive, task: str | None) -> str:
     return p.task
 
 
-def _count_trained(method) -> int | None:
-    return count_trained(method) if isinstance(method, keras.Model) else getattr(method, "num_trained", None)
-
-
-def _count_stored(method) -> int | None:
-    return count_stored(method) if isinstance(method, keras.Model) else getattr(method, "num_stored", None)
+def _counts(method) -> tuple[int | None, int | None]:
+    """Returns the numbers of trainable and of stored parameters."""
+    if isinstance(method, keras.Model):
+        return count_trained(method), count_stored(method)
+    return getattr(method, "num_trained", None), getattr(method, "num_stored", None)
