@@ -116,52 +116,11 @@ def reliability_curve(
     >>> curve.confidence, curve.accuracy
     (array([0.65, 0.9 ]), array([0.5, 1. ]))
     """
-    return _curve("reliability_curve", probabilities, labels, bins, scheme, sample_weight)
-
-
-def expected_calibration_error(
-    probabilities: np.ndarray,
-    labels: np.ndarray,
-    bins: int = 15,
-    scheme: str = "equal_mass",
-    sample_weight: np.ndarray | None = None,
-) -> float:
-    """Returns the mean gap between confidence and accuracy: ECE = Σ_b n_b/n · |accuracy_b − confidence_b|.
-
-    >>> round(
-    ...     expected_calibration_error(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0]), bins=1), 2
-    ... )  # confidence 0.75, accuracy 0.5
-    0.25
-    """
-    return _curve("expected_calibration_error", probabilities, labels, bins, scheme, sample_weight).error
-
-
-def calibration_errors(
-    probabilities: np.ndarray,
-    labels: np.ndarray,
-    bins: Sequence[int] = (10, 15, 20),
-    sample_weight: np.ndarray | None = None,
-) -> dict[str, float]:
-    """Returns the expected calibration error of both schemes at every number of bins.
-
-    >>> sorted(calibration_errors(np.array([[0.6, 0.4]]), np.array([0]), bins=(5, 10)))
-    ['equal_mass_10', 'equal_mass_5', 'equal_width_10', 'equal_width_5']
-    """
-    return {
-        f"{scheme}_{b}": _curve("calibration_errors", probabilities, labels, b, scheme, sample_weight).error
-        for scheme in SCHEMES
-        for b in bins
-    }
-
-
-def _curve(
-    name: str, probabilities: np.ndarray, labels: np.ndarray, bins: int, scheme: str, sample_weight
-) -> ReliabilityCurve:
-    p, y = labelled(name, probabilities, labels)
-    require_integer(name, bins=bins)
-    require_choice(name, SCHEMES, scheme=scheme)
+    p, y = labelled("reliability_curve", probabilities, labels)
+    require_integer("reliability_curve", bins=bins)
+    require_choice("reliability_curve", SCHEMES, scheme=scheme)
     confidence, correct = p.max(axis=1), p.argmax(axis=1) == y
-    given = weights_of(name, sample_weight, len(y))
+    given = weights_of("reliability_curve", sample_weight, len(y))
     weights = np.ones(len(y)) if given is None else given
     # Equal confidences share their mean accuracy, so that a bin's edge among them does not depend on their order.
     _, group = np.unique(confidence, return_inverse=True)
@@ -182,3 +141,38 @@ def _curve(
         accuracy=np.array([np.average(shared[part], weights=weights[part]) for part in parts]),
         share=np.array([weights[part].sum() / weights.sum() for part in parts]),
     )
+
+
+def expected_calibration_error(
+    probabilities: np.ndarray,
+    labels: np.ndarray,
+    bins: int = 15,
+    scheme: str = "equal_mass",
+    sample_weight: np.ndarray | None = None,
+) -> float:
+    """Returns the mean gap between confidence and accuracy: ECE = Σ_b n_b/n · |accuracy_b − confidence_b|.
+
+    >>> round(
+    ...     expected_calibration_error(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0]), bins=1), 2
+    ... )  # confidence 0.75, accuracy 0.5
+    0.25
+    """
+    return reliability_curve(probabilities, labels, bins, scheme, sample_weight).error
+
+
+def calibration_errors(
+    probabilities: np.ndarray,
+    labels: np.ndarray,
+    bins: Sequence[int] = (10, 15, 20),
+    sample_weight: np.ndarray | None = None,
+) -> dict[str, float]:
+    """Returns the expected calibration error of both schemes at every number of bins.
+
+    >>> sorted(calibration_errors(np.array([[0.6, 0.4]]), np.array([0]), bins=(5, 10)))
+    ['equal_mass_10', 'equal_mass_5', 'equal_width_10', 'equal_width_5']
+    """
+    return {
+        f"{scheme}_{b}": expected_calibration_error(probabilities, labels, b, scheme, sample_weight)
+        for scheme in SCHEMES
+        for b in bins
+    }
