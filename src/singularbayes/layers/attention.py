@@ -87,19 +87,14 @@ class MultiHeadAttention(TakesKerasArguments, keras.layers.MultiHeadAttention):
             activation=activation,
             bias_axes=bias_axes if self._use_bias else None,
             name=name,
-            **self._projection_arguments(),
-        )
-
-    def _projection_arguments(self):
-        return {
-            "kernel_initializer": posteriors.initializers.fresh_copy(self._kernel_initializer),
-            "bias_initializer": self._bias_initializer,
-            "bias_regularizer": self._bias_regularizer,
-            "activity_regularizer": self._activity_regularizer,
-            "bias_constraint": self._bias_constraint,
-            "dtype": self.dtype_policy,
+            kernel_initializer=posteriors.initializers.fresh_copy(self._kernel_initializer),
+            bias_initializer=self._bias_initializer,
+            bias_regularizer=self._bias_regularizer,
+            activity_regularizer=self._activity_regularizer,
+            bias_constraint=self._bias_constraint,
+            dtype=self.dtype_policy,
             **self._recipe,
-        }
+        )
 
     def get_config(self):
         config = {name: value for name, value in super().get_config().items() if name not in self._refused()}

@@ -15,14 +15,16 @@ from singularbayes.layers.base import BayesianLayer
 
 
 class Convolution(BayesianLayer):
-    """What convolutions share: `convolution_op` on inputs with the channels last."""
+    """What convolutions share: they see inputs with the channels last."""
+
+    groups = 1
 
     def build(self, input_shape):
         channels = input_shape[-1 if self.data_format == "channels_last" else 1]
-        if channels is None or channels % getattr(self, "groups", 1):
+        if channels is None or channels % self.groups:
             raise ValueError(
-                f"{type(self).__name__} needs a number of input channels that groups={getattr(self, 'groups', 1)} "
-                f"divides; got inputs of shape {tuple(input_shape)} in {self.path or self.name}."
+                f"{type(self).__name__} needs a number of input channels that groups={self.groups} divides; got inputs "
+                f"of shape {tuple(input_shape)} in {self.path or self.name}."
             )
         super().build(input_shape)
 
@@ -36,7 +38,7 @@ class Convolution(BayesianLayer):
         """Returns channels-last inputs convolved with the kernel of this pass."""
         if self.padding == "causal":
             inputs = ops.pad(inputs, ((0, 0), (self.dilation_rate[0] * (self.kernel_size[0] - 1), 0), (0, 0)))
-        return self.drawn_kernel(training).convolve(inputs, self._by_filters, getattr(self, "groups", 1))
+        return self.drawn_kernel(training).convolve(inputs, self._by_filters, self.groups)
 
     def _by_filters(self, inputs, filters):
         """Convolves channels-last inputs with the columns of `filters`, (positions · channels) × any number."""

@@ -40,8 +40,6 @@ class EinsumDense(BayesianLayer, keras.layers.EinsumDense):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        if not isinstance(self.equation, str):
-            raise ValueError(f"EinsumDense needs an equation such as 'abc,cd->abd'; got equation={self.equation!r}.")
         x, w, y = self._letters(0)
         if any(len(set(letters)) < len(letters) for letters in (x, w, y)):
             raise ValueError(
