@@ -82,12 +82,7 @@ def draws_now(source: Source) -> bool:
 @contextmanager
 def drawing(sources: Iterable[Source]) -> Iterator[None]:
     """Makes passes outside training draw these sources, and those of the scopes around, inside a `with` block."""
-    with _drawing_only(_DRAWN.get() | {id(source) for source in sources}):
-        yield
-
-
-@contextmanager
-def _drawing_only(ids: frozenset[int]) -> Iterator[None]:
+    ids = _DRAWN.get() | {id(source) for source in sources}
     token = _DRAWN.set(ids)
     try:
         with _compiled_for(ids):
