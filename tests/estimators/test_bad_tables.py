@@ -127,7 +127,9 @@ def test_a_constant_column_is_left_out_of_predictions():
     mean, std = with_it.predict(np.hstack([X, constant]), return_std=True)
     assert np.isfinite(mean).all() and (std > 0).all()
     assert np.isfinite(with_it.predict(np.hstack([X, constant + 1]))).all()
-    np.testing.assert_allclose(with_it._features(np.hstack([X, constant]))[:, 3], 0, atol=1e-12)
+    np.testing.assert_allclose(
+        with_it._features.transform(np.hstack([X, constant])).astype("float32")[:, 3], 0, atol=1e-12
+    )
 
 
 def test_huge_targets_keep_their_digits():

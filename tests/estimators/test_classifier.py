@@ -28,12 +28,20 @@ def fitted():
 @TORCH_FIRST
 def test_probabilities_are_those_of_the_model():
     model = BayesianMLPClassifier(**MLP | {"max_iter": 2}, calibrate=None).fit(X, labels(VALUES))
-    p = sb.predict(model.model_, model._features(NEW), 20, model._seed, likelihood="categorical_logits")
+    p = sb.predict(
+        model.model_, model._features.transform(NEW).astype("float32"), 20, model._seed, likelihood="categorical_logits"
+    )
     np.testing.assert_allclose(model.predict_proba(NEW), p.mean, atol=1e-6)
 
 
 def test_probabilities_are_tempered_and_predictions_are_their_largest(fitted):
-    p = sb.predict(fitted.model_, fitted._features(NEW), 20, fitted._seed, likelihood="categorical_logits")
+    p = sb.predict(
+        fitted.model_,
+        fitted._features.transform(NEW).astype("float32"),
+        20,
+        fitted._seed,
+        likelihood="categorical_logits",
+    )
     probabilities = fitted.predict_proba(NEW)
     powers = p.mean ** (1 / fitted._temperature)
     np.testing.assert_allclose(probabilities, powers / powers.sum(axis=1, keepdims=True), atol=1e-6)
@@ -150,7 +158,7 @@ def test_components_are_tempered_before_they_are_averaged(several):
     model = BayesianMLPClassifier(**MLP | {"components": 5, "max_iter": 8}).fit(X, y)
     likelihood = MultiLabel() if several else "categorical_logits"
     options = {"likelihood": likelihood, "keep_draws": True}
-    draws = sb.predict(model.model_, model._features(NEW), 20, model._seed, **options).draws
+    draws = sb.predict(model.model_, model._features.transform(NEW).astype("float32"), 20, model._seed, **options).draws
     each = [temper(draws[k::5].mean(axis=0), model._temperature, exclusive=not several) for k in range(5)]
     np.testing.assert_allclose(model.predict_proba(NEW), np.mean(each, axis=0), atol=1e-6)
     assert model._temperature != 1

@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,47 +14,33 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from singularbayes.checks import require_at_least, require_choice, require_integer, require_positive, require_share
 from singularbayes.estimators.calibration import folds, second_held_out, split
 from singularbayes.estimators.defaults import DEFAULTS
-from singularbayes.estimators.fitting import Data, Member, Recipe, draw, train
-from singularbayes.estimators.network import Network, seeded
-from singularbayes.estimators.trainer import LOCK
+from singularbayes.estimators.network import Network
+from singularbayes.estimators.training import LOCK, Data, Recipe, draw, seeded, train
 
 
-@dataclass(frozen=True)
-class Scaler:
-    """(values − mean) / scale of every column."""
-
-    mean: np.ndarray
-    scale: np.ndarray
-
-    @classmethod
-    def of(cls, values: np.ndarray, weight: np.ndarray) -> "Scaler":
-        """Returns the weighted moments of the columns; a constant column is only centred."""
-        largest = np.abs(values).max(axis=0)
-        unit = np.where(largest > 0, largest, 1.0)  # squares of very large or small numbers are not finite, or 0
-        mean = np.average(values / unit, axis=0, weights=weight)
-        scale = np.sqrt(np.average((values / unit - mean) ** 2, axis=0, weights=weight))
-        constant = scale < 1e-12  # rounding alone
-        return cls(mean * unit, np.where(constant, 1.0, scale) * np.where(constant, 1.0, unit))
-
-    def __call__(self, values: np.ndarray) -> np.ndarray:
-        return ((values - self.mean) / self.scale).astype("float32")
-
-    def back(self, values: np.ndarray) -> np.ndarray:
-        """Returns standardised values in the units of the columns."""
-        return self.mean + self.scale * values
-
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianEstimator(BaseEstimator):
     """An estimator that trains a Bayesian network on standardised data and averages draws of it."""
 
-    _steps: int  # of training, where `max_iter` is "auto"
-    _smallest_batch: int
-    _warm_up: float = 0.0  # share of the steps in which the learning rate rises
-    _pairs: float = 0.0  # share of the rows that two components of a cross-fit do not see
-    _network: Network
-    _optimizer: list[np.ndarray]
-    _seed: int
-    loss_curve_: list[float]
+    beta: float = DEFAULTS.beta
+    calibrate: str | None = DEFAULTS.calibrate
+    draws: int = DEFAULTS.draws
+    batch_size: int | str = "auto"
+    learning_rate: str = DEFAULTS.learning_rate
+    learning_rate_init: float = DEFAULTS.learning_rate_init
+    max_iter: int | str = DEFAULTS.max_iter
+    shuffle: bool = True
+    random_state: Any = None
+    tol: float = DEFAULTS.tol
+    verbose: bool = False
+    warm_start: bool = False
+    early_stopping: bool = False
+    validation_fraction: float = DEFAULTS.validation_fraction
+    n_iter_no_change: int = DEFAULTS.n_iter_no_change
+
+    _smallest_batch = DEFAULTS.smallest_batch
+    _warm_up = 0.0  # share of the epochs in which the learning rate rises
+    _pairs = 0.0  # share of the rows that two components of a cross-fit do not see
 
     # -- what the classifier and the regressor define, and the networks of each ----------------------------------------
 
@@ -144,7 +131,10 @@ class BayesianEstimator(BaseEstimator):
 
     def _check_features(self, X) -> np.ndarray:
         check_is_fitted(self)
-        return self._features(validate_data(self, X, reset=False, dtype="float64"))
+        return self._scaled(self._features, validate_data(self, X, reset=False, dtype="float64"))
+
+    def _scaled(self, scaler, values) -> np.ndarray:
+        return scaler.transform(values).astype("float32")
 
     def _refuse_early_stopping(self) -> None:
         if self.early_stopping:
@@ -155,9 +145,10 @@ class BayesianEstimator(BaseEstimator):
 
     @property
     def model_(self):
-        """The trained Keras model; it takes standardised features."""
+        """The trained Keras model, which takes standardised features; a copy, unless it is of a function of yours."""
         check_is_fitted(self)
-        return self._network.model
+        with LOCK, seeded(self._seed):
+            return self._network.copy_of_model()
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -166,22 +157,22 @@ class BayesianEstimator(BaseEstimator):
         if not resumes:
             self._begin()
         self.n_samples_seen_ += float(data.weight.sum())
-        start = (self._network, self._optimizer) if resumes else None
+        start = self._network if resumes else None
         rows, how = len(data), self._how_to_calibrate(len(data))
         rng = np.random.default_rng([self._seed, 1])
         if how is None:
-            self._keep(self._member(data, 0, start))
+            self._keep(self._trained(data, 0, start))
             self._calibrate(None, None)
         elif how == "split":
-            parts = split(rows, self.validation_fraction, rng)
-            if parts.min() == parts.max():
+            held_out, others = split(rows, self.validation_fraction, rng)
+            if not len(held_out) or not len(others):
                 raise ValueError(
                     f'calibrate="split" needs rows to hold out and rows to train on; got {rows} rows and '
                     f"validation_fraction={self.validation_fraction}. Pass calibrate=None."
                 )
-            self._keep(self._member(data.rows(parts == 1), 0, start))
-            held_out = data.rows(parts == 0)
-            self._calibrate(self._draw(self._network, held_out.x), held_out)
+            self._keep(self._trained(data.rows(others), 0, start))
+            apart = data.rows(held_out)
+            self._calibrate(self._draw(self._network, apart.x), apart)
         else:
             if rows < DEFAULTS.folds:
                 raise ValueError(f'calibrate="folds" needs at least {DEFAULTS.folds} rows; got {rows} rows.')
@@ -203,10 +194,10 @@ class BayesianEstimator(BaseEstimator):
         parts = parts[np.sort(order)]
         held_out = parts[:, None] == np.arange(self.components) % (parts.max() + 1)
         held_out |= second_held_out(held_out, self._pairs, np.random.default_rng([self._seed, 5]))
-        member = self._member(data, 0, used=~held_out)
-        self._keep(member)
-        if member.failed is not None:
-            held_out &= ~member.failed  # a copy predicts what its original does
+        network = self._trained(data, 0, used=~held_out)
+        self._keep(network)
+        if network.failed is not None:
+            held_out &= ~network.failed  # a copy predicts what its original does
         shown = np.sort(np.argsort(np.argsort(order))[: DEFAULTS.calibrate_at_most])
         shown = shown[held_out[shown].any(axis=1)]
         p = self._out_of_fold(data.x[shown], data.y[shown], held_out[shown])
@@ -217,11 +208,12 @@ class BayesianEstimator(BaseEstimator):
     def _fit_folds(self, data: Data, parts: np.ndarray) -> None:
         """Trains a network without each of the parts to calibrate with, and one on all rows."""
         order, predictions = [], []
+        start = self._started(data, 0)
         for fold in range(DEFAULTS.folds):
-            member = self._member(data.rows(parts != fold), fold + 1)
+            network = self._trained(data.rows(parts != fold), fold + 1, copy(start))
             order.append(np.flatnonzero(parts == fold))
-            predictions.append(self._draw(member.network, data.x[order[-1]]))
-        self._keep(self._member(data, 0))
+            predictions.append(self._draw(network, data.x[order[-1]]))
+        self._keep(self._trained(data, 0, start))
         self._calibrate(self._joined(predictions), data.rows(np.concatenate(order)))
 
     def _begin(self) -> None:
@@ -240,45 +232,48 @@ class BayesianEstimator(BaseEstimator):
         """Whether the components of the network are enough that each can do without some rows."""
         return getattr(self, "components", 1) >= DEFAULTS.folds
 
-    def _member(self, data: Data, index: int, start=None, used=None) -> Member:
-        """Returns a network trained on the data; `index` tells the members of one fit apart.
+    def _seed_of(self, index: int) -> int:
+        return int(np.random.SeedSequence([self._seed, self.n_iter_, index]).generate_state(1)[0] >> 1)
+
+    def _started(self, data: Data, index: int) -> Network:
+        """Returns a new network; `index` tells the networks of one fit apart."""
+        with LOCK, seeded(self._seed_of(index)):
+            return self._new_network(data)
+
+    def _trained(self, data: Data, index: int, network: Network | None = None, used=None) -> Network:
+        """Returns a network trained on the data.
 
         Args:
+            network: the one to train; None is a new one.
             used: (rows, components), which rows train which component; None is all.
         """
-        seed = int(np.random.SeedSequence([self._seed, self.n_iter_, index]).generate_state(1)[0] >> 1)
-        recipe, watch = self._recipe(len(data)), None
-        with LOCK, seeded(seed):
-            network, optimizer = start or (self._new_network(data), None)
-            if self.early_stopping:
-                parts = split(len(data), self.validation_fraction, np.random.default_rng([seed, 3]))
-                if parts.min() == parts.max():
-                    raise ValueError(f"early_stopping needs rows to watch and rows to train on; got {len(data)} rows.")
-                watched, data = data.rows(parts == 0), data.rows(parts == 1)
-                used = None if used is None else used[parts == 1]
+        network, watch, recipe = network or self._started(data, index), None, self._recipe(len(data))
+        if self.early_stopping:
+            held_out, others = split(len(data), self.validation_fraction, np.random.default_rng([self._seed, 3, index]))
+            if not len(held_out) or not len(others):
+                raise ValueError(f"early_stopping needs rows to watch and rows to train on; got {len(data)} rows.")
+            watched, data = data.rows(held_out), data.rows(others)
+            used = None if used is None else used[others]
 
-                def watch(network: Network) -> float:
-                    p = draw(network, watched.x, DEFAULTS.stopping_draws, self._seed)
-                    return -float(np.average(self._row_nll(p, watched.y), weights=watched.weight))
+            def watch(network: Network) -> float:
+                p = draw(network, watched.x, DEFAULTS.stopping_draws, self._seed)
+                return -float(np.average(self._row_nll(p, watched.y), weights=watched.weight))
 
-            member = train(network, optimizer, data, recipe, seed, watch, used)
-        member.failed = self._replace_failed(member.network, data, used)
-        return member
+        with LOCK:
+            train(network, data, recipe, self._seed_of(index), watch, used)
+        network.failed = self._replace_failed(network, data, used)
+        return network
 
     def _recipe(self, rows: int) -> Recipe:
-        batch_size = (
-            DEFAULTS.batch_size(rows, self._smallest_batch) if self.batch_size == "auto" else int(self.batch_size)
-        )
+        size = DEFAULTS.batch_size(rows, self._smallest_batch) if self.batch_size == "auto" else int(self.batch_size)
+        epochs = DEFAULTS.epochs(math.ceil(rows / size)) if self.max_iter == "auto" else int(self.max_iter)
+        cosine = self.learning_rate == "cosine"
         return Recipe(
-            epochs=(
-                DEFAULTS.epochs(math.ceil(rows / batch_size), self._steps)
-                if self.max_iter == "auto"
-                else int(self.max_iter)
-            ),
-            batch_size=batch_size,
+            epochs=epochs,
+            batch_size=size,
             rate=float(self.learning_rate_init),
-            cosine=self.learning_rate == "cosine",
-            warm_up=self._warm_up if self.learning_rate == "cosine" else 0.0,
+            cosine=cosine,
+            warm_up=self._warm_up if cosine else 0.0,
             beta=float(self.beta),
             shuffle=bool(self.shuffle),
             tol=float(self.tol),
@@ -286,13 +281,13 @@ class BayesianEstimator(BaseEstimator):
             verbose=bool(self.verbose),
         )
 
-    def _keep(self, member: Member) -> None:
+    def _keep(self, network: Network) -> None:
         """Makes a trained network that of the estimator."""
-        self._network, self._optimizer = member.network, member.optimizer
-        self.loss_curve_ = [*self.loss_curve_, *member.losses]
+        self._network = network
+        self.loss_curve_ = [*self.loss_curve_, *network.losses]
         self.n_iter_, self.loss_ = len(self.loss_curve_), self.loss_curve_[-1]
         if self.early_stopping:
-            self.validation_scores_ = member.scores
+            self.validation_scores_ = network.scores
 
     def _learn_more(self, data: Data, first: bool) -> None:
         """Trains one epoch on new rows, which are predicted first: so each calibrates before it is learned.
@@ -301,24 +296,22 @@ class BayesianEstimator(BaseEstimator):
         """
         if first:
             self._begin()
-            parts = split(len(data), self.validation_fraction, np.random.default_rng([self._seed, 1]))
-            if parts.min() < parts.max() and self.calibrate is not None:
-                self._one_epoch(data.rows(parts == 1), None)
-                data = data.rows(parts == 0)
+            network = self._started(data, 0)
+            if self.calibrate is not None:
+                held_out, others = split(len(data), self.validation_fraction, np.random.default_rng([self._seed, 1]))
+                if len(others):
+                    self._one_epoch(data.rows(others), network)
+                    data = data.rows(held_out)
         if hasattr(self, "_network") and self.calibrate is not None:
             self._calibrate_further(self._draw(self._network, data.x), data)
-        self._one_epoch(data, (self._network, self._optimizer) if hasattr(self, "_network") else None)
+        self._one_epoch(data, self._network if hasattr(self, "_network") else network)
 
-    def _one_epoch(self, data: Data, start) -> None:
+    def _one_epoch(self, data: Data, network: Network) -> None:
         self.n_samples_seen_ += float(data.weight.sum())
-        seed = int(np.random.SeedSequence([self._seed, self.n_iter_]).generate_state(1)[0] >> 1)
         recipe = replace(self._recipe(len(data)), epochs=1, cosine=False, warm_up=0.0, num_data=self.n_samples_seen_)
-        with LOCK, seeded(seed):
-            network, optimizer = start or (self._new_network(data), None)
-            member = train(network, optimizer, data, recipe, seed)
-        self._keep(member)
+        with LOCK:
+            self._keep(train(network, data, recipe, self._seed_of(0)))
 
     def _draw(self, network: Network, x: np.ndarray, **options):
         """Returns what draws of a network predict for standardised features; `options` are those of `draw`."""
-        with LOCK:
-            return draw(network, x, **{"draws": self.draws, "seed": self._seed} | options)
+        return draw(network, x, **{"draws": self.draws, "seed": self._seed} | options)

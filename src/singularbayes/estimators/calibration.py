@@ -15,9 +15,10 @@ _SHARED_ROWS = 100  # by which the error of a component is drawn to that of all
 _LEAST = 0.2  # of the squared error of one component that is left to the mean of all
 
 
-def split(rows: int, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Returns a part of every row: 0 is held out, `share` of all, 1 is the others."""
-    return (rng.permutation(rows) >= math.ceil(share * rows)).astype(int)
+def split(rows: int, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows that are held out, `share` of all, and the others."""
+    part = rng.permutation(rows) < math.ceil(share * rows)
+    return np.flatnonzero(part), np.flatnonzero(~part)
 
 
 def folds(rows: int, count: int, strata: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:

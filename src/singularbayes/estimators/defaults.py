@@ -55,9 +55,9 @@ class Defaults:
     kept_rows: int = 200  # held-out rows of `partial_fit`: the newest, because the network changes
     stopping_draws: int = 16
 
-    def epochs(self, per_epoch: int, steps: int) -> int:
-        """Returns how many epochs "auto" is, for about this many steps in all: few rows need more passes."""
-        return min(1_500, max(self.fewest_epochs, math.ceil(steps / per_epoch)))
+    def epochs(self, per_epoch: int) -> int:
+        """Returns how many epochs "auto" is, for about `steps` in all: few rows need more passes."""
+        return min(1_500, max(self.fewest_epochs, math.ceil(self.steps / per_epoch)))
 
     def batch_size(self, rows: int, smallest: int) -> int:
         """Returns the size of a batch for this many rows: a power of two from `smallest` to 512."""
