@@ -218,7 +218,8 @@ class BayesianEstimator(BaseEstimator):
 
     def _begin(self) -> None:
         self._seed = int(check_random_state(self.random_state).randint(np.iinfo("int32").max))
-        self.n_iter_, self.loss_curve_, self.n_samples_seen_ = 0, [], 0.0
+        self.n_iter_, self.n_samples_seen_ = 0, 0.0
+        self.loss_curve_: list[float] = []
 
     def _how_to_calibrate(self, rows: int) -> str | None:
         if self.calibrate != "auto":

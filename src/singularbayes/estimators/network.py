@@ -131,7 +131,7 @@ class Network:
         self.task, self.likelihood, self.settings, self.sets_rate = task, likelihood, settings, sets_rate
         model.optimizer.build(model.trainable_variables)
         self.values, self.optimizer = _values(model.variables), _values(model.optimizer.variables)
-        self._model = None if settings else model
+        self._model: Any = None if settings else model  # a function of the user made it
         if settings and repr(settings) not in _MODELS:
             _MODELS[repr(settings)] = model
 
@@ -140,8 +140,7 @@ class Network:
         """The model with the values of this network."""
         if self.settings:
             key = repr(self.settings)
-            model = _MODELS.pop(key, None) or self.settings.build()
-            _MODELS[key] = model  # the last one is kept longest
+            _MODELS[key] = model = _MODELS.pop(key, None) or self.settings.build()  # the last one is kept longest
             if len(_MODELS) > _KEPT:
                 _MODELS.popitem(last=False)
         else:
@@ -172,9 +171,8 @@ class Network:
             return np.concatenate([y.reshape(len(y), -1), used], axis=1).astype("float32")
         if self.task != "classes":
             return y.astype("float32")
-        loss = self._model.loss
-        if isinstance(loss, keras.losses.CategoricalCrossentropy):
-            return np.eye(self._model.output_shape[-1], dtype="float32")[y]
+        if isinstance(self.model.loss, keras.losses.CategoricalCrossentropy):
+            return np.eye(self.model.output_shape[-1], dtype="float32")[y]
         return y[:, None].astype("float32") if isinstance(self.likelihood, Bernoulli) else y.astype("int32")
 
     def copy_component(self, source: int, target: int) -> None:

@@ -163,7 +163,8 @@ class Regressor(RegressorMixin, BayesianEstimator):
     # -- calibration ---------------------------------------------------------------------------------------------------
 
     def _calibrate(self, p, held_out, per_row: bool = True) -> None:
-        self._held_out, self._variance, self._untouched_rows = None, None, None
+        self._held_out, self._variance = None, None
+        self._untouched_rows: tuple[ValuePredictive, Data] | None = None  # that no component saw
         if held_out is not None:
             self._held_out = p, held_out
             per_row = per_row and getattr(self, "noise", "auto") == "auto"
