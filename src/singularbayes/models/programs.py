@@ -15,8 +15,6 @@ from singularbayes.posteriors import flat_layers
 
 # By model: its form at that time, and its functions, compiled for the values of its variables and their arguments.
 _PROGRAMS: weakref.WeakKeyDictionary[Any, tuple[tuple, dict[Callable, Callable]]] = weakref.WeakKeyDictionary()
-# By model: another one of its architecture, whose programs it uses, and the forms of both at that time.
-_LENDERS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def form_of(model: keras.Model) -> tuple:
@@ -39,13 +37,12 @@ def compiled(model: keras.Model, function: Callable, *arguments):
 
 
 def program_of(model: keras.Model, function: Callable) -> Callable:
-    """Returns function(values, *arguments) of a model, or of the model that lends it its programs; on JAX."""
-    lender = _lender(model)
-    form, programs = _PROGRAMS.get(lender, ((), {}))
-    if form != form_of(lender):
-        form, programs = _PROGRAMS[lender] = form_of(lender), {}
+    """Returns function(values, *arguments) of a model, on JAX."""
+    form, programs = _PROGRAMS.get(model, ((), {}))
+    if form != form_of(model):
+        form, programs = _PROGRAMS[model] = form_of(model), {}
     if function not in programs:
-        programs[function] = _program(lender, function)
+        programs[function] = _program(model, function)
     return programs[function]
 
 
@@ -87,25 +84,6 @@ def as_numpy(value) -> np.ndarray:
     tensor = ops.convert_to_tensor(value)
     narrow = keras.backend.standardize_dtype(tensor.dtype) == "bfloat16"  # which torch cannot give to NumPy
     return np.array((tensor.float() if narrow else tensor).numpy(force=True), ml_dtypes.bfloat16 if narrow else None)
-
-
-def share_programs(models: list[keras.Model]) -> None:
-    """Makes models of one architecture use the compiled programs of the first, each with its own weights."""
-    first, *others = models
-    kind, lender = kind_of(first), _lender(first)
-    for model in others:
-        if model is not lender and kind_of(model) == kind:
-            _LENDERS[model] = lender, form_of(lender), form_of(model)
-
-
-def _lender(model: keras.Model) -> keras.Model:
-    while model in _LENDERS:
-        lender, *forms = _LENDERS[model]
-        if forms != [form_of(lender), form_of(model)]:  # one of them is another network by now
-            _LENDERS.pop(model, None)
-            break
-        model = lender
-    return model
 
 
 def kind_of(model: keras.Model) -> list:
