@@ -207,6 +207,7 @@ def rank(
     from singularbayes import bayesianize, ranks
     from singularbayes.convert import spectrum
     from singularbayes.models.saving import load_without_optimizer
+    from singularbayes.ranks.by_loss import SHARES
     from singularbayes.training import BETA
 
     held_out: Any = None if data is None else _read("rank", "--data", data, "x", "y")
@@ -230,7 +231,7 @@ def rank(
         share = 0.9 if explained is None else explained
         _show(ranks.by_spectrum(trained, share))
     else:
-        shares = ranks.SHARES if explained is None else (explained,)
+        shares = SHARES if explained is None else (explained,)
         tried = ranks.by_loss(trained, held_out[0], held_out[1], shares, likelihood=likelihood)
         share = tried.explained if explained is None else explained
         _show(tried)

@@ -44,5 +44,4 @@ def test_every_name_on_a_page_of_the_api_has_an_example(page):
 def test_every_metric_is_on_its_page():
     metrics = importlib.import_module("singularbayes.metrics")
     functions = {name for name in metrics.__all__ if type(getattr(metrics, name)).__name__ == "function"}
-    parts = {"label_nll", "gaussian_nll_of_each"}  # of every example, without checks of the arrays
-    assert len(functions) > 30 and functions - parts <= set(_listed(ROOT / "docs" / "api" / "metrics.md"))
+    assert len(functions) > 25 and functions <= set(_listed(ROOT / "docs" / "api" / "metrics.md"))

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 import singularbayes as sb
 from singularbayes import Adapter, Gaussian, LowRank, layers, metrics
 from singularbayes.evaluation import Evaluation
-from singularbayes.metrics import MEASURES, find_measure
+from singularbayes.metrics.catalogue import MEASURES, find_measure
 from singularbayes.prediction.recalibration import Temperature
 
 pytestmark = pytest.mark.on_torch

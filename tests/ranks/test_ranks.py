@@ -9,6 +9,7 @@ from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, ranks
+from singularbayes.ranks.recommendation import default_rank
 
 pytestmark = pytest.mark.on_torch
 
@@ -42,7 +43,7 @@ def _examples(num=50, seed=1):
 
 @pytest.mark.parametrize(("shape", "rank"), [((1, 9), 1), ((20, 20), 16), ((17, 400), 16), ((1024, 2048), 32)])
 def test_the_rule_of_thumb(shape, rank):
-    assert ranks.default_rank(*shape) == ranks.default_rank(*shape[::-1]) == rank
+    assert default_rank(*shape) == default_rank(*shape[::-1]) == rank
 
 
 @TORCH_FIRST
@@ -101,7 +102,7 @@ def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: ranks.default_rank(0, 3), "default_rank needs rows to be an integer >= 1; got rows=0"),
+        (lambda m: default_rank(0, 3), "default_rank needs rows to be an integer >= 1; got rows=0"),
         (lambda m: ranks.by_spectrum(m, 1.5), "rank_for needs 0 < explained <= 1; got explained=1.5"),
         (
             lambda m: ranks.by_loss(m, *_examples(), shares=(0.0,)),

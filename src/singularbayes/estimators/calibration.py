@@ -5,7 +5,8 @@ import math
 import numpy as np
 from scipy import optimize, special
 
-from singularbayes.metrics import gaussian_nll_of_each, label_nll
+from singularbayes.metrics.classes import label_nll
+from singularbayes.metrics.regression import gaussian_nll_of_each
 from singularbayes.prediction import ValuePredictive
 
 _TEMPERATURES = (0.2, 5.0)

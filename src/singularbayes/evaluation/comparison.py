@@ -9,7 +9,7 @@ from scipy import stats
 
 from singularbayes.checks import require_package, require_share
 from singularbayes.evaluation.evaluate import Evaluation
-from singularbayes.metrics import DEFAULT_OOD_SCORES, DEFAULT_SCORES, Measure, find_measure
+from singularbayes.metrics.catalogue import DEFAULT_OOD_SCORES, DEFAULT_SCORES, Measure, find_measure
 from singularbayes.text_table import text_table
 
 Runs = dict[str, dict[int, Evaluation]]  # by method and seed

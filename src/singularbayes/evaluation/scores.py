@@ -14,7 +14,8 @@ from singularbayes.likelihoods import (
     require_kind,
     targets_of,
 )
-from singularbayes.metrics import INTERVAL_LEVEL, RETAINED_SHARE, VARIANCE_SCORES, SelectiveCurve, selective_curve
+from singularbayes.metrics import SelectiveCurve, selective_curve
+from singularbayes.metrics.catalogue import INTERVAL_LEVEL, RETAINED_SHARE, VARIANCE_SCORES
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
 Scores = dict[str, float | str]

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import why_no_elbo
-from singularbayes.metrics import accuracy, label_nll, negative_log_likelihood
+from singularbayes.metrics.classes import accuracy, label_nll, negative_log_likelihood
 from singularbayes.posteriors import Variational
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 

@@ -1,12 +1,6 @@
 """Arrays in, numbers out: pure functions that know neither models nor Keras."""
 
 from singularbayes.metrics.catalogue import (
-    DEFAULT_OOD_SCORES,
-    DEFAULT_SCORES,
-    INTERVAL_LEVEL,
-    MEASURES,
-    RETAINED_SHARE,
-    VARIANCE_SCORES,
     Measure,
     find_measure,
     pareto_front,
@@ -18,7 +12,6 @@ from singularbayes.metrics.classes import (
     brier,
     calibration_errors,
     expected_calibration_error,
-    label_nll,
     negative_log_likelihood,
     reliability_curve,
 )
@@ -27,7 +20,6 @@ from singularbayes.metrics.regression import (
     calibration_of_levels,
     crps_sample,
     gaussian_nll,
-    gaussian_nll_of_each,
     interval_calibration_curve,
     interval_coverage,
     interval_score,
@@ -53,12 +45,6 @@ from singularbayes.metrics.uncertainty import (
 )
 
 __all__ = [
-    "DEFAULT_OOD_SCORES",
-    "DEFAULT_SCORES",
-    "INTERVAL_LEVEL",
-    "MEASURES",
-    "RETAINED_SHARE",
-    "VARIANCE_SCORES",
     "ConformalMartingale",
     "MahalanobisDistance",
     "Measure",
@@ -80,13 +66,11 @@ __all__ = [
     "expected_calibration_error",
     "find_measure",
     "gaussian_nll",
-    "gaussian_nll_of_each",
     "interval_calibration_curve",
     "interval_coverage",
     "interval_score",
     "interval_width",
     "iqr_scores",
-    "label_nll",
     "least_confidence",
     "mean_absolute_error",
     "mi_ratio",

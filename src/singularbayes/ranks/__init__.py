@@ -1,13 +1,12 @@
 """Which rank: by shape, by a trained network's spectrum, by held-out loss, by a sweep, or learned while training."""
 
-from singularbayes.ranks.by_loss import SHARES, Truncations, by_loss
+from singularbayes.ranks.by_loss import Truncations, by_loss
 from singularbayes.ranks.prune import Pruned, prune
-from singularbayes.ranks.recommendation import Recommendation, by_shape, by_spectrum, default_rank
+from singularbayes.ranks.recommendation import Recommendation, by_shape, by_spectrum
 from singularbayes.ranks.search import Budget, Data, sweep
 from singularbayes.ranks.trials import Sweep, Trial
 
 __all__ = [
-    "SHARES",
     "Budget",
     "Data",
     "Pruned",
@@ -18,7 +17,6 @@ __all__ = [
     "by_loss",
     "by_shape",
     "by_spectrum",
-    "default_rank",
     "prune",
     "sweep",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from singularbayes.checks import aligned, labelled
 from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, find_slots, spectrum, surgery
 from singularbayes.likelihoods import likelihood_of_loss
-from singularbayes.metrics import label_nll
+from singularbayes.metrics.classes import label_nll
 from singularbayes.models.data import as_arrays
 from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.posteriors import find_posteriors
