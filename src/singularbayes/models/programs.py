@@ -23,9 +23,12 @@ def form_of(model: keras.Model) -> tuple:
     So programs follow changes as Keras's own `predict` does: those inside a layer after another `compile`.
     """
     # References, because a form is kept as long as its model lives.
-    compilation = getattr(model, "_compile_config", None)
-    known = [] if compilation is None else [id(compilation), weakref.ref(compilation)]
-    return *known, *map(weakref.ref, flat_layers(model)[1:])
+    return tuple(weakref.ref(part) for part in (*compilation_of(model), *flat_layers(model)[1:]))
+
+
+def compilation_of(model: keras.Model) -> list:
+    """Returns an object that a model gets anew whenever it is compiled, the metric of its loss; none before."""
+    return model.metrics[:1] if getattr(model, "compiled", False) else []
 
 
 def compiled(model: keras.Model, function: Callable, *arguments):

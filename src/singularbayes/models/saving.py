@@ -51,7 +51,7 @@ def read_model(path: str | Path, **kwargs) -> keras.Model:
         raise ValueError(_diagnosis(str(path), texts["metadata.json"], str(error))) from error
     if model.compiled and not model.run_eagerly:
         # Keras saves what "auto" came to on the backend of the file, not "auto".
-        model.jit_compile = model._resolve_auto_jit_compile()
+        model.jit_compile = None  # Keras finds out when it is asked
     return model
 
 

@@ -47,4 +47,5 @@ class EarlyStopping(keras.callbacks.EarlyStopping):
 
     @property
     def _schedule(self):
-        return getattr(self.model, "_kl_callback", None)
+        found = getattr(self.model, "_kl_callback", None)  # one of an interrupted `fit` may still be there
+        return found if found is not None and found.history is self.model.history else None

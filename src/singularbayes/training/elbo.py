@@ -14,6 +14,7 @@ import numpy as np
 
 from singularbayes.checks import require_choice, require_not_negative, require_positive
 from singularbayes.likelihoods import require_activations
+from singularbayes.models.programs import compilation_of
 from singularbayes.models.saving import read_model
 from singularbayes.posteriors import find_random_posteriors
 from singularbayes.training.every_component import prepare_mixtures
@@ -73,7 +74,7 @@ class Steps:
     """
 
     def __init__(self, model: keras.Model):
-        self.compilation = _compilation(model)
+        self.compilation = compilation_of(model)
         self.train: Any = None
         self.test: Any = None
         self.validation: Any = None  # the one of `test` that draws
@@ -91,14 +92,9 @@ class Steps:
 def steps_of(model: keras.Model) -> Steps:
     """Returns the compiled steps that are kept for a model."""
     steps = getattr(model, "_kl_steps", None)
-    if steps is None or steps.compilation is not _compilation(model):
+    if steps is None or steps.compilation != compilation_of(model):
         steps = model._kl_steps = Steps(model)
     return steps
-
-
-def _compilation(model: keras.Model) -> Any:
-    """Returns an object that a model gets anew whenever it is compiled: the metric of its loss."""
-    return model.metrics[0] if model.metrics else None
 
 
 def spare_from_decay(model: keras.layers.Layer) -> None:

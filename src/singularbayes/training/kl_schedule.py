@@ -34,6 +34,7 @@ class KLWeightCallback(keras.callbacks.Callback):
         super().__init__()
         self.num_data: Any = num_data
         self._reads = num_data is None
+        self.history: Any = None  # of the `fit` that is under way
         self._known = False  # whether the examples of the `fit` that is under way were counted
         self._epoch = self._batches = 0
         self._ended: int | None = None  # the epoch whose end is dealt with
@@ -56,7 +57,7 @@ class KLWeightCallback(keras.callbacks.Callback):
         super().set_model(model)
         prepare_mixtures(model)
         steps_of(model).bring_back(model)
-        model._kl_callback = self
+        model._kl_callback, self.history = self, model.history
 
     def on_train_begin(self, logs=None):
         name, model, steps = type(self).__name__, self.model, self.params.get("steps")
