@@ -9,7 +9,7 @@ from keras import ops
 from singularbayes import layers, posteriors
 from singularbayes.checks import is_integer
 from singularbayes.convert import counterparts, surgery
-from singularbayes.posteriors import Posterior, find_sources, flat_layers
+from singularbayes.posteriors import find_posteriors, find_sources, flat_layers
 
 
 def take_components(model: keras.Model, components: int | Sequence[int]) -> keras.Model:
@@ -69,26 +69,10 @@ def _with_components(layer, chosen: int | list[int]):
             mixture.with_components(None if isinstance(chosen, int) else len(chosen))
         )
     new = counterparts.built_like(type(layer).from_config(config), layer)
-    for old, made in zip(_outside_posteriors(layer), _outside_posteriors(new), strict=True):
-        if isinstance(old, Posterior):
-            old.give_components(made, chosen)
-        else:
-            _carry(old, made, chosen)
+    for mine, theirs in zip(layer.weights, new.weights, strict=True):
+        values = np.array(ops.convert_to_numpy(mine))
+        theirs.assign(values if values.shape == tuple(theirs.shape) else values[chosen])  # one for all, or for each
+    for old, made in zip(find_posteriors(layer), find_posteriors(new), strict=True):
+        if old.random:
+            made.take_kl_weight(old)
     return new
-
-
-def _outside_posteriors(layer) -> list:
-    """Returns a layer and those in it, without what posteriors are made of."""
-    flat = flat_layers(layer)
-    inside = {id(part) for q in flat if isinstance(q, Posterior) for part in flat_layers(q)[1:]}
-    return [part for part in flat if id(part) not in inside]
-
-
-def _carry(old, new, chosen: int | list[int]) -> None:
-    """Gives a layer the plain weights of another; those of shape (components, …) the parts of its components."""
-    pairs = [(old._trainable_variables, new._trainable_variables)]
-    pairs.append((old._non_trainable_variables, new._non_trainable_variables))
-    for before, after in pairs:
-        for mine, theirs in zip(before, after, strict=True):
-            values = np.array(ops.convert_to_numpy(mine))
-            theirs.assign(values if values.shape == tuple(theirs.shape) else values[chosen])
