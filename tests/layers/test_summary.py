@@ -28,7 +28,7 @@ def _number(text):
     return int(text.replace(",", ""))
 
 
-def test_the_rows_show_the_posteriors_and_add_up_also_once_a_kl_weight_is_shared(monkeypatch):
+def test_the_rows_show_the_posteriors_and_add_up(monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")  # so that no cell is broken into lines
     model = keras.Sequential(
         [

@@ -149,7 +149,7 @@ class Variational(Posterior):
 
     @property
     def weights(self):
-        """Weights as Keras lists and counts them: without the KL weight, a setting that posteriors may share."""
+        """Weights as Keras lists and counts them: without the KL weight, which is a setting."""
         return [weight for weight in super().weights if not self.built or weight is not self.kl_scale]
 
     @property
