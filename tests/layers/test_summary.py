@@ -42,7 +42,7 @@ def test_the_rows_show_the_posteriors_and_add_up(monkeypatch):
     )
     model.compile("adam", "mse")
     before = _rows(model)
-    sb.set_kl(model, num_data=4, beta=1.0)  # on JAX the posteriors share one KL weight from now on
+    sb.set_kl(model, num_data=4, beta=1.0)
     assert _rows(model) == before
     rows, totals = before
     assert {name: ", ".join(sorted(label.split(", "))) for name, (_, label) in rows.items()} == {
