@@ -207,7 +207,6 @@ def rank(
     from singularbayes import bayesianize, ranks
     from singularbayes.convert import spectrum
     from singularbayes.models.saving import load_without_optimizer
-    from singularbayes.ranks.by_loss import SHARES
     from singularbayes.training import BETA
 
     held_out: Any = None if data is None else _read("rank", "--data", data, "x", "y")
@@ -231,8 +230,8 @@ def rank(
         share = 0.9 if explained is None else explained
         _show(ranks.by_spectrum(trained, share))
     else:
-        shares = SHARES if explained is None else (explained,)
-        tried = ranks.by_loss(trained, held_out[0], held_out[1], shares, likelihood=likelihood)
+        shares: Any = {} if explained is None else {"shares": (explained,)}
+        tried = ranks.by_loss(trained, held_out[0], held_out[1], likelihood=likelihood, **shares)
         share = tried.explained if explained is None else explained
         _show(tried)
     if figure is not None:

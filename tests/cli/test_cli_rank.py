@@ -54,12 +54,6 @@ def test_with_examples_to_train_on_it_is_a_sweep_of_the_counterparts_and_resumes
     assert again.count(b"trial_id") == kept.count(b"trial_id") > 0  # nothing was trained again
 
 
-def test_the_help_has_the_library_s_own_beta(capsys):
-    assert main(["rank", "--help"]) == 0
-    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert f"1 is the ELBO, and {sb.KLSchedule().beta} the default" in shown
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import optimize, special
 
-from singularbayes.metrics.classes import label_nll
+from singularbayes.metrics import label_nll
 from singularbayes.metrics.regression import gaussian_nll_of_each
 from singularbayes.prediction import ValuePredictive
 

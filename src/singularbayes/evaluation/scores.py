@@ -14,7 +14,6 @@ from singularbayes.likelihoods import (
     require_kind,
     targets_of,
 )
-from singularbayes.metrics import SelectiveCurve, selective_curve
 from singularbayes.metrics.catalogue import INTERVAL_LEVEL, RETAINED_SHARE, VARIANCE_SCORES
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
@@ -121,7 +120,7 @@ def ood_detection_scores(p: Predictive, ood: Predictive) -> Scores:
     return found | (_mi_ratio(inside["mi"], outside["mi"]) if "mi" in inside else _iqr(p, ood))
 
 
-def selective(p: Predictive, y=None, by: str | None = None, *, sample_weight=None) -> SelectiveCurve:
+def selective(p: Predictive, y=None, by: str | None = None, *, sample_weight=None) -> metrics.SelectiveCurve:
     """Returns the risk of keeping only the most certain predictions, with the thresholds to deploy.
 
     The risk of a classification is the error rate, of a regression the mean absolute error (over outputs too). The
@@ -149,7 +148,7 @@ def selective(p: Predictive, y=None, by: str | None = None, *, sample_weight=Non
     uncertainty = found[chosen]
     if isinstance(uncertainty, str):
         raise ValueError(f"selective has no uncertainty by={chosen!r}: {uncertainty}. Others are {_others(found)}.")
-    return selective_curve(uncertainty, _losses(p, y), weights)
+    return metrics.selective_curve(uncertainty, _losses(p, y), weights)
 
 
 def _losses(p: Predictive, y) -> np.ndarray:
@@ -212,7 +211,7 @@ def _names(names, by: str) -> list[str]:
 
 
 def _selective(uncertainty: np.ndarray, losses: np.ndarray, by: str, weights: np.ndarray | None) -> Scores:
-    curve = selective_curve(uncertainty, losses, weights)
+    curve = metrics.selective_curve(uncertainty, losses, weights)
     return {f"aurc_{by}": curve.area, f"risk_at_80_{by}": float(curve.at(RETAINED_SHARE))}
 
 

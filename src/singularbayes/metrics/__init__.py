@@ -12,6 +12,7 @@ from singularbayes.metrics.classes import (
     brier,
     calibration_errors,
     expected_calibration_error,
+    label_nll,
     negative_log_likelihood,
     reliability_curve,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "interval_score",
     "interval_width",
     "iqr_scores",
+    "label_nll",
     "least_confidence",
     "mean_absolute_error",
     "mi_ratio",

@@ -11,8 +11,7 @@ import numpy as np
 
 from singularbayes.checks import aligned, labelled, require_finite, require_integer, require_share
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
-from singularbayes.metrics import ConformalMartingale
-from singularbayes.metrics.classes import label_nll
+from singularbayes.metrics import ConformalMartingale, label_nll
 from singularbayes.models.saving import write_whole
 
 _SCORES = {"classification": "entropy", "regression": "epistemic"}
