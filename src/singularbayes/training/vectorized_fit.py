@@ -8,7 +8,8 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models.programs import kind_of, share_programs
+from singularbayes.models.programs import kind_of, program_of, variable_values
+from singularbayes.training.elbo import kl
 from singularbayes.training.every_component import drawing_validation
 from singularbayes.training.fit_many import Job, take
 from singularbayes.training.kl_schedule import KLWeightCallback
@@ -27,6 +28,7 @@ class _Member:
         _refuse_batch_hooks(callbacks)
         params = {"epochs": job.epochs, "steps": job.steps, "verbose": 0}
         self.callbacks = keras.callbacks.CallbackList(callbacks, add_history=True, model=self.model, **params)
+        self.weigh = [callback for callback in callbacks if isinstance(callback, KLWeightCallback)]
         self.logs: dict[str, Any] = {}
         self.model.stop_training = False
         self.callbacks.on_train_begin()
@@ -49,7 +51,8 @@ def train_together(job: Job, wanted: list[tuple[int, int]]) -> list[keras.callba
     members = [_Member(job, *member) for member in wanted]
     model = members[0].model
     _require_same_kind(members)
-    share_programs([member.model for member in members])  # of their KL
+    for callback in (callback for member in members for callback in member.weigh):  # one program of the KL for all
+        callback.kl_of = lambda other: program_of(model, kl)(variable_values(other))
     data, held_out = (None if part is None else jax.device_put(part.arrays) for part in (job.train, job.held_out))
     train = jax.jit(jax.vmap(partial(_through, job, model.train_step), in_axes=(0, 0, None)), donate_argnums=0)
     test = jax.jit(jax.vmap(partial(_validate, job, model), in_axes=(0, None)), donate_argnums=0)
