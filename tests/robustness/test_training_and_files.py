@@ -39,7 +39,6 @@ OPTIMIZERS = (
     "nadam",
     "adagrad",
     "adamax",
-    "ftrl",
     "clipped",
     "averaged",
     "schedule",
@@ -98,8 +97,7 @@ def test_callbacks_work(tmp_path, callbacks):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_optimizers_work(tmp_path, optimizer):
-    with pytest.warns(UserWarning, match="Ftrl forgets") if optimizer == "ftrl" else nullcontext():
-        _assert_trained_by_the_elbo(*_fit(tmp_path, optimizer))
+    _assert_trained_by_the_elbo(*_fit(tmp_path, optimizer))
 
 
 @JAX_FIRST

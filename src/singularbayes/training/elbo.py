@@ -123,14 +123,8 @@ def inner_optimizer(model: keras.layers.Layer) -> Any:
 
 
 def warn_of_optimizer(model: keras.Model) -> None:
-    """Warns of what optimizers of Keras do to weights in silence."""
+    """Warns where an optimizer would leave weights as they are."""
     optimizer = inner_optimizer(model)
-    if isinstance(optimizer, keras.optimizers.Ftrl):
-        warnings.warn(
-            "Ftrl forgets in its first step where weights start, whatever its learning rate: the initial means and "
-            f"scales of the posteriors of {model.name!r} are lost. Compile with Adam.",
-            stacklevel=2,
-        )
     # β₂ = 0.999 is 1 in bfloat16, and the step size is √(1 − β₂ᵗ) times something.
     still = [v.path for v in model.trainable_variables if keras.backend.standardize_dtype(v.dtype) == "bfloat16"]
     if still and getattr(optimizer, "beta_2", 0.0) > 1 - 2**-9:
