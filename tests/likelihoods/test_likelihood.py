@@ -114,13 +114,6 @@ def test_the_noise_that_an_error_implies_is_stated():
         assert words in repr(find_likelihood(None, loss)) and not find_likelihood(None, loss).specifies_noise
 
 
-def test_the_loss_determines_it_too_after_a_fit_with_a_schedule():
-    model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(1, posterior=sb.LowRank(1))])
-    model.compile(loss=Gaussian(0.3))
-    model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0, callbacks=[sb.KLSchedule(4, beta=1.0)])
-    assert find_likelihood(None, loss_of(model, None)) == Gaussian(0.3)
-
-
 def test_names_and_objects_go_before_the_loss():
     model = _model("mse")
     assert find_likelihood("categorical_logits", model.loss) == Categorical(True)
@@ -208,23 +201,6 @@ def test_a_probability_that_rounding_puts_above_1_is_1(outputs):
     p = _predictive(Bernoulli(from_logits=False), z, 1)
     assert p.mean.max() == 1 and p.mean.min() >= 0
     np.testing.assert_array_equal(p.mutual_information, 0)
-
-
-@TORCH_FIRST
-def test_gaussian_nll_is_minus_the_log_density_summed_over_outputs():
-    y, prediction = np.random.default_rng(0).normal(size=(2, 6, 3)).astype("float32")
-    expected = -stats.norm(prediction, 0.4).logpdf(y).sum(-1)
-    loss = Gaussian(0.4, reduction=None)
-    np.testing.assert_allclose(ops.convert_to_numpy(loss(y, prediction)), expected, rtol=1e-5)
-    assert float(ops.convert_to_numpy(Gaussian(0.4)(y, prediction))) == pytest.approx(expected.mean(), rel=1e-5)
-    again = keras.losses.deserialize(keras.losses.serialize(loss))
-    assert isinstance(again, Gaussian) and again.scale == 0.4
-
-
-@pytest.mark.parametrize("scale", [0, -1.0, float("inf"), float("nan")])
-def test_gaussian_nll_needs_a_positive_scale(scale):
-    with pytest.raises(ValueError, match=f"Gaussian needs scale > 0.*got scale={scale}"):
-        Gaussian(scale)
 
 
 def _predictive(likelihood, outputs, parts):

@@ -26,6 +26,8 @@ def _nbinom(mean, alpha):
 
 # Loss, its outputs, targets, and the distribution that they mean.
 LOSSES = {
+    "gaussian": (sb.Gaussian(0.4), MEAN, TARGETS, stats.norm(MEAN, 0.4)),
+    "mean_scale": (sb.MeanScale(), BOTH, TARGETS, stats.norm(MEAN, SCALE)),
     "laplace": (sb.LaplaceNoise(), BOTH, TARGETS, stats.laplace(MEAN, SCALE)),
     "laplace, known": (sb.LaplaceNoise(0.4), MEAN, TARGETS, stats.laplace(MEAN, 0.4)),
     "student_t": (sb.StudentTNoise(df=3), BOTH, TARGETS, stats.t(3, MEAN, SCALE)),
@@ -156,12 +158,13 @@ def test_mean_variance_and_quantiles_are_those_of_targets_drawn_from_every_draw(
     ("make", "message"),
     [
         (lambda: sb.StudentTNoise(df=2), r"StudentTNoise needs df > 2, so that the noise has a variance; got df=2"),
-        (lambda: sb.StudentTNoise(1.5), r"StudentTNoise needs df > 2"),
+        (lambda: sb.Gaussian(float("nan")), r"Gaussian needs .*scale"),
+        (lambda: sb.Gaussian()(np.ones((4, 1)), np.ones((4, 1))), r"Gaussian of known scale as its loss"),
         (lambda: sb.LaplaceNoise(0.0), r"LaplaceNoise needs .*scale"),
         (lambda: sb.NegativeBinomial(-1.0), r"NegativeBinomial needs .*dispersion"),
         (lambda: sb.LaplaceNoise()(np.ones((4, 1)), np.ones((4, 3))), r"two outputs for every target"),
         (lambda: sb.Poisson()(np.ones((4, 2)), np.ones((4, 3))), r"Poisson needs targets in the shape"),
-        (lambda: sb.Bernoulli()(np.ones((4, 2)), np.ones((4, 3))), r"Bernoulli needs labels in the shape"),
+        (lambda: sb.Bernoulli()(np.ones((4, 2)), np.ones((4, 3))), r"Bernoulli needs targets in the shape"),
         (
             lambda: sb.Poisson(False).statistics(-np.ones((1, 2, 1))),
             r"needs rates, .* -1.*Poisson",

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from posterior_table import JAX_FIRST, ON_TORCH, TORCH_FIRST
+from posterior_table import JAX_FIRST, ON_TORCH
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors, layers
@@ -36,16 +36,6 @@ def test_a_weight_that_was_said_is_no_argument_of_the_posterior():
     copy = layers.Dense.from_config(layer.get_config())
     with pytest.raises(ValueError, match="KL weight is not set"):
         copy(X, training=True)
-
-
-def test_nll_is_logged_by_a_model_that_was_fitted_and_evaluated_before():
-    model = _regression()
-    sb.set_kl(model, num_data=12, beta=1.0)
-    model.fit(X, Y, verbose=0)
-    model.evaluate(X, Y, verbose=0)
-    schedule = sb.KLSchedule(num_data=12, beta=1.0)
-    history = model.fit(X, Y, validation_data=(X, Y), verbose=0, callbacks=[schedule]).history
-    assert {"nll", "val_nll", "kl", "kl_weight"} <= set(history)
 
 
 @pytest.mark.parametrize("method", ["predict", "fit", "evaluate"])
@@ -81,12 +71,6 @@ def test_an_id_out_of_range_is_named_whatever_the_head():
     model.compile(loss="sparse_categorical_crossentropy")
     with pytest.raises(ValueError, match="needs ids from 0 to 4; got the id 7"):
         sb.predict(model, np.array([[1, 2], [7, 1]]), draws=2)
-
-
-@pytest.mark.parametrize("number", [np.int64(12), np.float32(12.0)])
-@TORCH_FIRST
-def test_numbers_from_numpy_are_numbers(number):
-    assert sb.KLSchedule(num_data=number, warmup=np.int64(0), beta=1.0).weight(0) == pytest.approx(1 / 12)
 
 
 @pytest.mark.parametrize("wrappers", [0, 1, 2])
@@ -137,19 +121,6 @@ def test_an_id_beyond_32_bits_is_no_neighbour(ids):
         layers.Embedding(5, 4, posterior=FullRank())(ids)
 
 
-def test_a_stateful_layer_is_asked_from_its_state_by_every_draw_and_keeps_it():
-    model = keras.Sequential(
-        [keras.Input(batch_shape=(2, 5, 3)), layers.LSTM(3, stateful=True, posterior=LowRank.paper(2))],
-    )
-    x = RNG.normal(size=(2, 5, 3)).astype("float32")
-    model(x)
-    state = [_numpy(s) for s in model.layers[0].states]
-    first, second = (sb.predict(model, x, 4, likelihood="gaussian", keep_draws=True).draws for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-    for before, after in zip(state, model.layers[0].states, strict=True):
-        np.testing.assert_array_equal(before, _numpy(after))
-
-
 @ON_TORCH
 def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
     model = keras.Sequential([layers.LSTM(4, posterior=LowRank.paper(2)), layers.Dense(1, posterior=LowRank.paper(1))])
@@ -161,21 +132,8 @@ def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
     np.testing.assert_allclose(values, [1, 1, 0, 0], atol=0.02)
 
 
-@JAX_FIRST
-def test_sizes_from_numpy_are_sizes():
-    assert layers.Dense(np.int64(3), posterior=LowRank.paper(1)).get_config()["units"] == 3
-    assert layers.LSTM(np.int64(3), posterior=LowRank.paper(1)).get_config()["units"] == 3
-
-
 def test_projections_of_one_block_start_different_also_from_one_initializer():
     block = layers.TransformerEncoder(4, 1, kernel_initializer=keras.initializers.GlorotNormal(), posterior=FullRank())
     block.build((None, 5, 4))
     means = [_numpy(p.mean().dense()) for p in find_posteriors(block)]
     assert all(np.abs(a - b).max() > 1e-3 for i, a in enumerate(means) for b in means[:i])
-
-
-@JAX_FIRST
-def test_a_convolution_uses_up_one_name_as_keras_does():
-    keras.utils.clear_session()
-    names = [layer.name for layer in (layers.Conv2D(2, 3, posterior=LowRank.paper(1)) for _ in range(3))]
-    assert names == ["conv2d", "conv2d_1", "conv2d_2"]

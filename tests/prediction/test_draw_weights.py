@@ -150,12 +150,6 @@ def test_a_fixed_draw_is_that_of_predict_also_in_a_callback_of_training(model):
         np.testing.assert_allclose(fixed[:, 0], drawn, rtol=1e-4, atol=1e-5)
 
 
-def test_predict_draws_the_same_inside_and_outside(model):
-    outside = sb.predict(model, X, 5, likelihood="gaussian").std
-    with sb.draw_weights(model):
-        np.testing.assert_allclose(sb.predict(model, X, 5, likelihood="gaussian").std, outside, rtol=1e-5)
-
-
 @pytest.mark.parametrize("together", [1, None], ids=["keras", "program"])
 def test_validation_data_are_scored_with_draws_and_evaluate_with_the_mean(together):
     def build():

@@ -107,16 +107,6 @@ def _assert_same(ours, theirs):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-4, atol=1e-6)
 
 
-def test_weights_that_changed_are_drawn_anew(model, whole):
-    before = whole.draws
-    weights = model.get_weights()
-    model.set_weights([w + 0.5 if w.ndim > 1 else w for w in weights])
-    moved = _predict(model).draws
-    model.set_weights(weights)
-    assert np.abs(moved - before).max() > 1e-2
-    np.testing.assert_allclose(_predict(model).draws, before, rtol=1e-5, atol=1e-6)
-
-
 def test_examples_do_not_depend_on_their_company(model, whole):
     # A network with an embedding: the same tokens have the same vectors in every batch.
     np.testing.assert_allclose(_predict(model, IDS[::-1]).draws, whole.draws[:, ::-1], rtol=1e-5, atol=1e-6)
@@ -213,23 +203,6 @@ def test_probabilities_are_averaged_not_logits(model, many):
     assert np.abs(special.softmax(logits, axis=-1) - many.mean).max() > 0.01
 
 
-def test_mutual_information_is_entropy_of_the_mean_less_mean_entropy(many):
-    entropy = special.entr(many.draws.mean(0)).sum(-1)
-    expected = special.entr(many.draws).sum(-1).mean(0)
-    np.testing.assert_allclose(many.entropy, entropy, rtol=1e-6)
-    np.testing.assert_allclose(many.mutual_information, entropy - expected, rtol=1e-5, atol=1e-9)
-    assert many.mutual_information.min() > 1e-4
-
-
-@JAX_FIRST
-def test_probabilities_of_0_and_1_give_numbers():
-    model = keras.Sequential([keras.Input((5,)), layers.Dense(3, posterior=FullRank())])
-    predicted = sb.predict(model, 1e4 * X, draws=8, likelihood="categorical_logits")
-    assert predicted.mean.min() == 0.0
-    for name in ("mean", "std", "entropy", "mutual_information"):
-        assert np.isfinite(getattr(predicted, name)).all()
-
-
 @pytest.mark.parametrize("plain", [True, False], ids=["keras", "deterministic_posterior"])
 def test_a_deterministic_model_has_no_mutual_information_at_all(plain):
     posterior = POSTERIORS["deterministic"]()
@@ -300,24 +273,6 @@ class TestInputsAndOutputs:
             np.testing.assert_array_equal(by_name.mean, by_position.mean)
         np.testing.assert_allclose(by_name.variance("total") - by_name.variance("epistemic"), 0.25)
 
-    @JAX_FIRST
-    def test_a_dict_of_inputs_is_matched_by_name(self):
-        z, a = keras.Input((5,), name="z"), keras.Input((2,), name="a")
-        model = keras.Model([z, a], layers.Dense(2, posterior=FullRank())(keras.layers.Concatenate()([z, a])))
-        ordered = sb.predict(model, [X, X[:, :2]], 3, likelihood="gaussian")
-        named = sb.predict(model, {"a": X[:, :2], "z": X}, 3, likelihood="gaussian")
-        np.testing.assert_array_equal(named.mean, ordered.mean)
-        with pytest.raises(ValueError, match=r"inputs named \['z', 'a'\] .* got \['a', 'b'\]"):
-            sb.predict(model, {"a": X, "b": X}, 3, likelihood="gaussian")
-
-    @JAX_FIRST
-    def test_the_loss_of_the_output_says_its_likelihood(self):
-        model = self._model(list)
-        model.compile(loss=[keras.losses.SparseCategoricalCrossentropy(from_logits=True), sb.Gaussian(0.5)])
-        assert np.allclose(sb.predict(model, [X, X[:, :2]], 3, output=0).mean.sum(-1), 1)
-        value = sb.predict(model, [X, X[:, :2]], 3, output=1)
-        np.testing.assert_allclose(value.variance("total") - value.variance("epistemic"), 0.25)
-
     def test_a_subclassed_model_and_one_that_is_not_built(self):
         class Net(keras.Model):
             def __init__(self):
@@ -349,10 +304,3 @@ def test_memory_does_not_grow_with_the_number_of_draws(monkeypatch):
     few, many = peak(632), peak(1580)  # in chunks of 158 both
     # 1,580 draws of 1,100 × 3 probabilities alone would be 42 MB.
     assert many < few + 1e6
-
-
-@JAX_FIRST
-def test_lists_of_numbers_are_arrays(model, whole):
-    np.testing.assert_array_equal(_predict(model, IDS.tolist()).draws, whole.draws)
-    with pytest.raises(ValueError, match="rows of one length; got a list with rows of different lengths"):
-        _predict(model, [[1, 2], [3]])

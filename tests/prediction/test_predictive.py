@@ -25,12 +25,6 @@ def test_mutual_information_is_the_paper_s(vectors):
     np.testing.assert_array_equal(p.predicted_labels == case["inputs"]["y"], True)
 
 
-def test_draws_that_are_certain_and_disagree_have_log_2_of_it():
-    p = class_predictive([[[1.0, 0.0]], [[0.0, 1.0]]])
-    np.testing.assert_allclose(p.mutual_information, np.log(2))
-    np.testing.assert_allclose(class_predictive([[[1.0, 0.0]], [[1.0, 0.0]]]).mutual_information, 0)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_moments_are_numpy_s_however_the_draws_and_examples_arrive(data):

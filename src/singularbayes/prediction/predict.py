@@ -212,7 +212,7 @@ class _Job:
     def predictive(self, parts: list[_Part]) -> Predictive:
         """Returns the predictions of the examples of all parts."""
         _require_one_shape(parts)
-        moments = {name: _joined([part.moments[name] for part in parts]) for name in parts[0].moments}
+        moments = {name: RunningMoments.joined([part.moments[name] for part in parts]) for name in parts[0].moments}
         draws = np.concatenate([part.draws for part in parts], axis=1) if self.keep_draws else None
         p = self.meaning.predictive(moments, len(self.keys), draws)
         more: dict[str, Any] = {
@@ -234,10 +234,6 @@ def _times_mask(weight, mask: np.ndarray | None):
         return mask.astype("float64")
     given = np.asarray(weight, "float64")
     return given.reshape(given.shape + (1,) * (mask.ndim - given.ndim)) * mask
-
-
-def _joined(parts: list[RunningMoments]) -> RunningMoments:
-    return parts[0] if len(parts) == 1 else RunningMoments.joined(parts)
 
 
 def _stacked(parts: list):
