@@ -87,7 +87,6 @@ class Comparison:
     task: str
     methods: tuple[str, ...]
     columns: tuple[Column, ...]
-    seeds: dict[str, tuple[int, ...]]
     reference: str
     level: float
     caption: str
@@ -182,7 +181,6 @@ def compare(
         task=every[0].task,
         methods=tuple(runs),
         columns=tuple(_column(measure, runs, reference, level) for measure in measures),
-        seeds={name: tuple(seeds) for name, seeds in runs.items()},
         reference=reference,
         level=level,
         caption=_caption(every, runs) if caption is None else caption,

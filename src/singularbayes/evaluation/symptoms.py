@@ -134,8 +134,8 @@ _AGREEING_COMPONENTS = (
 
 def dead_columns(case: Case) -> Iterator[Finding]:
     """Columns of A and B that carry nothing."""
-    found = [(q, k, norms) for q in case.posteriors for k, norms in enumerate(q.for_components(_column_norms))]
-    for q, k, norms in found:
+    every = [(q, q.for_components(lambda part: part.squared_column_norms())) for q in case.posteriors]
+    for q, k, norms in [(q, k, norms) for q, parts in every for k, norms in enumerate(parts)]:
         if norms is None:
             continue
         _, squares = norms
@@ -150,10 +150,6 @@ def dead_columns(case: Case) -> Iterator[Finding]:
                 f"rank {max(1, alive)} there, which does the same with fewer parameters; or a lower beta, if they died "
                 "early.",
             )
-
-
-def _column_norms(posterior):
-    return posterior.squared_column_norms()
 
 
 def uneven_components(case: Case) -> Iterator[Finding]:
