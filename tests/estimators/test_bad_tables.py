@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from small_tables import MLP, SMALL, build, table
 
@@ -16,30 +15,14 @@ LABELS = (Y > 0).astype(int)
 QUICK = MLP | {"max_iter": 1, "calibrate": None}
 
 
-def broken(value, where=(0, 1)):
-    x = X.copy()
-    x[where] = value
-    return x
-
-
 @pytest.mark.parametrize(
     ("x", "y", "error"),
     [
-        (broken(np.nan), Y, "Input X contains NaN"),
-        (broken(np.inf), Y, "Input X contains infinity"),
-        (X, np.where(np.arange(30) == 3, np.nan, Y), "Input y contains NaN"),
-        (X, np.where(np.arange(30) == 3, np.inf, Y), "Input y contains infinity"),
-        (X[:1], Y[:1], "minimum of 2 is required"),
-        (X[:0], Y[:0], "0 sample"),
-        (X[:, :0], Y, "0 feature"),
-        (X[0], Y, "Expected 2D array, got 1D array"),
-        (X, Y[:-1], "inconsistent numbers of samples"),
         (X, np.full(30, "a"), "could not convert string to float"),
         (np.full((30, 3), "a"), Y, r"could not convert string to float.*make_column_transformer"),
-        (sparse.csr_matrix(X), Y, "dense data is required"),
     ],
 )
-def test_bad_data(x, y, error):
+def test_text_is_no_number(x, y, error):
     with pytest.raises((ValueError, TypeError), match=error):
         BayesianMLPRegressor(**QUICK).fit(x, y)
 
@@ -108,17 +91,10 @@ def test_intervals_need_held_out_rows():
         model.sample_y(X, n_samples=0)
 
 
-def test_another_width_than_that_of_the_fit():
+def test_more_outputs_than_those_of_the_fit():
     model = BayesianMLPRegressor(**QUICK).fit(X, Y)
-    with pytest.raises(ValueError, match="X has 2 features, but BayesianMLPRegressor is expecting 3 features"):
-        model.predict(X[:, :2])
     with pytest.raises(ValueError, match="needs y with 1 outputs"):
         model.partial_fit(X, np.stack([Y, Y], axis=1))
-    for bad, error in ((np.nan, "Input X contains NaN"), (-np.inf, "Input X contains infinity")):
-        with pytest.raises(ValueError, match=error):
-            model.predict(broken(bad))
-    with pytest.raises(ValueError, match="could not convert string to float"):
-        model.predict(np.full((2, 3), "a"))
 
 
 def test_a_constant_column_is_left_out_of_predictions():

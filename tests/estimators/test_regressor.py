@@ -345,17 +345,6 @@ def test_a_component_that_is_far_off_does_not_widen_the_errors_of_a_pool():
     assert np.mean(each.mean(axis=0) ** 2) < np.mean(own) < 0.2 * 1.2 * np.mean(each**2)
 
 
-@pytest.mark.backend
-def test_several_outputs():
-    both = np.stack([Y, 100 - 10 * X[:, 2]], axis=1)
-    model = BayesianMLPRegressor(**MLP | {"calibrate": "split", "validation_fraction": 0.2}).fit(X, both)
-    mean, std = model.predict(NEW, return_std=True)
-    low, high = model.predict_interval(NEW, coverage=0.8)
-    assert mean.shape == std.shape == low.shape == (500, 2) and model.sample_y(NEW, 3).shape == (500, 2, 3)
-    assert (low < mean).all() and (mean < high).all()
-    assert np.corrcoef(mean[:, 1], NEW[:, 2])[0, 1] < -0.9
-
-
 def test_a_constant_target_is_predicted():
     model = BayesianMLPRegressor(**MLP | {"max_iter": 100}).fit(X, np.full(len(X), 7e9))
     mean, std = model.predict(NEW, return_std=True)

@@ -9,17 +9,14 @@ import pandas
 import pytest
 from posterior_table import TORCH_FIRST
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.inspection import permutation_importance
-from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from small_tables import MLP, build, table
 from test_light_imports import run
 
-from singularbayes.estimators import BayesianMLPClassifier, BayesianMLPRegressor, BayesianRegressor
+from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor
 
 X, Y = table(120)
 NEW, TARGETS = table(100, seed=1)
@@ -49,12 +46,6 @@ print(one.fit(x, x[:, 2] > 0.3).predict(x).shape)
     assert run(code) == "(60,)"
 
 
-def test_grids_and_folds():
-    search = GridSearchCV(BayesianMLPRegressor(**PLAIN), {"beta": [0.1, 1000.0]}, cv=2).fit(X, Y)
-    assert search.best_params_ == {"beta": 0.1}
-    assert cross_val_score(BayesianMLPClassifier(**PLAIN), X, Y > 0, cv=2).min() > 0.7
-
-
 def test_tables_with_categories_and_missing_values():
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
     frame["kind"] = np.where(X[:, 0] > 0, "up", "down")
@@ -72,16 +63,6 @@ def test_columns_are_known_by_name(library):
     np.testing.assert_array_equal(model.predict(frame[["a", "b", "c"]]), model.predict(frame))
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[["b", "a", "c"]])
-
-
-def test_inspection_finds_the_feature_without_influence(fitted):
-    importance = permutation_importance(fitted, NEW, TARGETS, n_repeats=3, random_state=0).importances_mean
-    assert importance[0] > 0.2 and abs(importance[2]) < 0.1
-
-
-def test_calibration_of_scikit_learn():
-    model = CalibratedClassifierCV(BayesianMLPClassifier(**PLAIN), cv=2).fit(X, Y > 0)
-    assert model.predict_proba(NEW).shape == (100, 2) and model.score(NEW, TARGETS > 0) > 0.75
 
 
 def test_mapie_wraps_a_fitted_regressor(fitted):

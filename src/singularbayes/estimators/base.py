@@ -262,7 +262,7 @@ class BayesianEstimator(BaseEstimator):
 
         with LOCK:
             train(network, data, recipe, self._seed_of(index), watch, used)
-        network.failed = self._replace_failed(network, data, used)
+            network.failed = self._replace_failed(network, data, used)
         return network
 
     def _recipe(self, rows: int) -> Recipe:

@@ -20,10 +20,6 @@ _BLOCKS = (128, 1024)  # rows of a prediction: programs of two sizes serve any n
 LOCK = threading.RLock()  # networks share models, and Keras builds in one thread at a time
 
 
-class Diverged(ValueError):
-    """Training ended in a loss that is not finite."""
-
-
 @dataclass(frozen=True)
 class Data:
     """Standardised features, labels or standardised targets, and weights; rows are the first axis."""
@@ -122,7 +118,7 @@ class _Course(keras.callbacks.Callback):
         network, recipe, loss = self.network, self.recipe, float(logs["loss"])
         if not math.isfinite(loss):
             fix = f"learning_rate_init={recipe.rate}" if network.sets_rate else "the optimizer's learning rate"
-            raise Diverged(f"Training diverged: the loss is not finite by epoch {epoch + 1}. Lower {fix}.")
+            raise ValueError(f"Training diverged: the loss is not finite by epoch {epoch + 1}. Lower {fix}.")
         self.losses.append(loss)
         if recipe.verbose:
             print(f"Iteration {epoch + 1}, loss = {loss:.8f}")
