@@ -146,6 +146,18 @@ class TestFit:
         assert history["val_loss"] == history["val_nll"] and len({nll, *history["val_nll"]}) == 4  # of draws
         assert model.evaluate(X[:5], Y[:5], verbose=0, return_dict=True)["loss"] == pytest.approx(nll, rel=1e-5)
 
+    @JAX_FIRST
+    def test_the_nll_is_without_regularizers_of_other_layers_too(self):
+        plain = keras.layers.Dense(1, kernel_regularizer=keras.regularizers.L2(0.7))
+        model = _standing(keras.Sequential([keras.Input((3,)), layers.Dense(2, posterior=_posterior()), plain]))
+        history = model.fit(
+            X, Y, 10, 2, 0, callbacks=[sb.KLSchedule(32, beta=0.5)], validation_data=(X[:5], Y[:5])
+        ).history
+        penalty = 0.7 * float(np.sum(ops.convert_to_numpy(plain.kernel) ** 2))
+        added = np.subtract(history["loss"], history["nll"]) - np.multiply(history["kl_weight"], history["kl"])
+        np.testing.assert_allclose(added, penalty, rtol=1e-4)
+        np.testing.assert_allclose(np.subtract(history["val_loss"], history["val_nll"]), penalty, rtol=1e-4)
+
     def _refuses_to_train(self, model):
         """Checks that training is an error that says the fix and harms nothing, and that all else works."""
         before, mean = model.get_weights(), ops.convert_to_numpy(model(X))
@@ -356,19 +368,6 @@ class TestFit:
             model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
         with pytest.warns(UserWarning, match=r"num_data=320, but an epoch of this `fit` has \d+ examples"):
             model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(320, beta=1.0)])
-
-    def test_a_train_step_that_logs_the_loss_alone_is_enough(self):
-        class LossAlone(keras.Sequential):
-            def train_step(self, *arguments):
-                result = super().train_step(*arguments)
-                logs, *state = result if isinstance(result, tuple) else (result,)
-                logs = {"loss": logs["loss"]}
-                return (logs, *state) if state else logs
-
-        model = _standing(LossAlone([keras.Input((3,)), layers.Dense(1, posterior=_posterior())]))
-        history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
-        assert set(history) == {"loss", "nll", "kl", "kl_weight"}
-        np.testing.assert_allclose(history["loss"], np.add(history["nll"], np.divide(history["kl"], 32)), rtol=1e-5)
 
     def test_steps_per_execution_logs_the_same(self):
         if keras.backend.backend() == "torch":
