@@ -178,10 +178,11 @@ class Network:
     def copy_component(self, source: int, target: int) -> None:
         """Copies a component of the mixtures of a network of the estimators' own to the place of another."""
         model = self.model
-        for variable in model.trainable_variables:
-            values = as_numpy(variable)
-            values[target] = values[source]
-            variable.assign(values)
+        for layer in model.layers:
+            for variable in layer.trainable_variables if isinstance(layer, Dense) else ():  # and not of the noise
+                values = as_numpy(variable)
+                values[target] = values[source]
+                variable.assign(values)
         self.values = _values(model.variables)
 
     def __getstate__(self) -> dict:
