@@ -25,7 +25,7 @@ def _as(w, x):
 
 
 def _turned(w):
-    return w.mT if _EAGER else ops.swapaxes(w, -2, -1)
+    return w.transpose(-2, -1) if _EAGER else ops.swapaxes(w, -2, -1)
 
 
 def _torch_product(x, a):
@@ -140,7 +140,7 @@ class LowRankMatrix(Matrix):
     def _product(self, x):
         a, b = _as(self.a, x), _as(self.b, x)
         if _EAGER:
-            return _torch_product(x, a) @ b.mT
+            return _torch_product(x, a) @ b.transpose(-2, -1)  # ONNX has no mT
         return ops.matmul(ops.matmul(x, a), _turned(b))
 
     def _convolve(self, x, by, groups):
