@@ -55,8 +55,6 @@ def test_bad_labels(y, error):
         ({"noise": "none"}, "noise to be one of"),
         ({"calibrate": "yes"}, "calibrate to be one of"),
         ({"calibrate": "folds", "warm_start": True}, 'calibrate="split" with warm_start=True'),
-        ({"draws": 0}, "draws to be an integer >= 1"),
-        ({"batch_size": 0}, "batch_size to be an integer >= 1"),
         ({"learning_rate": "adaptive"}, "learning_rate to be one of"),
         ({"learning_rate_init": 0}, "learning_rate_init > 0"),
         ({"max_iter": 0}, "max_iter to be an integer >= 1"),

@@ -5,9 +5,7 @@ import math
 import numpy as np
 from scipy import optimize, special
 
-from singularbayes.metrics import label_nll
-from singularbayes.metrics.regression import gaussian_nll_of_each
-from singularbayes.prediction import ValuePredictive
+from singularbayes.metrics.classes import label_nll
 
 _TEMPERATURES = (0.2, 5.0)
 _PAIRS = 20  # rows that two components did not see; fewer are too few to estimate
@@ -36,11 +34,6 @@ def folds(rows: int, count: int, strata: np.ndarray | None, rng: np.random.Gener
     parts = np.empty(rows, int)
     parts[order] = np.arange(rows) % count
     return parts
-
-
-def value_nll(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
-    """Returns −log N(y; mean, total variance) of every row, summed over outputs."""
-    return gaussian_nll_of_each(p.mean, np.sqrt(p.variance("total")), y).sum(axis=1)
 
 
 def by_component(draws: np.ndarray, components: int) -> np.ndarray:

@@ -19,12 +19,12 @@ from singularbayes.estimators.calibration import (
     by_component,
     mean_of_unseen_components,
     pooled_error,
-    value_nll,
 )
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
 from singularbayes.estimators.training import Data, draw_outputs
 from singularbayes.estimators.variance import VarianceModel, log_density, variance_over_square
+from singularbayes.metrics.regression import gaussian_nll_of_each
 from singularbayes.prediction import ValuePredictive, conformal_intervals
 
 
@@ -158,7 +158,7 @@ class Regressor(RegressorMixin, BayesianEstimator):
         return values[:, 0] if self._one_output else values
 
     def _row_nll(self, p, y):
-        return value_nll(p, y)
+        return gaussian_nll_of_each(p.mean, np.sqrt(p.variance("total")), y).sum(axis=1)
 
     # -- calibration ---------------------------------------------------------------------------------------------------
 
