@@ -9,7 +9,7 @@ from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models.outputs import position_of
 from singularbayes.posteriors import draw_keys, draw_sources, find_sources, flat_layers, noise
-from singularbayes.prediction import outputs_under, side_by_side
+from singularbayes.prediction.sampler import outputs_under, side_by_side
 
 
 def freeze_draws(

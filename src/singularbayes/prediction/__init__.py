@@ -7,7 +7,6 @@ from singularbayes.prediction.monitor import Monitor, MonitorStatus
 from singularbayes.prediction.predict import pool, predict, predict_batches
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
-from singularbayes.prediction.sampler import outputs_under, side_by_side
 
 __all__ = [
     "BoundedLoss",
@@ -25,10 +24,8 @@ __all__ = [
     "drawn_risks",
     "find_bounded_loss",
     "fresh_draw_losses",
-    "outputs_under",
     "pool",
     "predict",
     "predict_batches",
     "recalibrate",
-    "side_by_side",
 ]

@@ -21,8 +21,6 @@ from singularbayes.models.text import tokenized
 from singularbayes.posteriors import draw_keys, find_sources
 from singularbayes.prediction.sampler import budget, output_size, stream_draws
 
-_MOMENTS = 8  # numbers per output that are in memory while draws are averaged
-
 
 def predict(
     model: keras.Model,
@@ -161,7 +159,7 @@ class _Job:
     def _rows(self, x) -> int:
         """Returns how many examples are read and predicted together: batches, as many as fit memory."""
         inputs = sum(array.nbytes / max(1, len(array)) for array in keras.tree.flatten(x))
-        numbers = _MOMENTS + (self.draws if self.keep_draws or self.levels.size else 0)
+        numbers = 8 + (self.draws if self.keep_draws or self.levels.size else 0)  # of moments, and of kept draws
         fitting = budget() // 4 // int(inputs + 8 * numbers * max(1, output_size(self.first, x)))
         return self.batch_size * max(1, fitting // self.batch_size)
 

@@ -124,19 +124,24 @@ def _run_draws(model, weights, x) -> list:
 
     if not keras.tree.flatten(weights):  # nothing is random: one draw
         return [ops.expand_dims(output, 0) for output in one(weights)]
-    return [ops.reshape(output, (-1, *output.shape[2:])) for output in ops.map(partial(side_by_side, one), weights)]
+    outputs = ops.map(partial(side_by_side, one, model=model), weights)
+    return [ops.reshape(output, (-1, *output.shape[2:])) for output in outputs]
 
 
-def side_by_side(function: Callable, draws) -> list:
+_IN_TURN: weakref.WeakSet = weakref.WeakSet()  # models with an operation that takes one draw at a time
+
+
+def side_by_side(function: Callable, draws, model: keras.Model | None = None) -> list:
     """Returns function(draw), a list, for stacked draws: under `vmap`, which computes once what no draw changes."""
-    if keras.tree.flatten(draws)[0].shape[0] == 1:
-        outputs = function(keras.tree.map_structure(lambda array: array[0], draws))
-        return [ops.expand_dims(output, 0) for output in outputs]
-    try:
-        with _vmapped_torch() if keras.backend.backend() == "torch" else nullcontext():
-            return ops.vectorized_map(function, draws)
-    except (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError):
-        return ops.map(function, draws)  # an operation may take one draw at a time; errors of the data come again
+    if keras.tree.flatten(draws)[0].shape[0] > 1 and model not in _IN_TURN:
+        try:
+            with _vmapped_torch() if keras.backend.backend() == "torch" else nullcontext():
+                return ops.vectorized_map(function, draws)
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError):
+            outputs = ops.map(function, draws)  # which raises errors of the data again
+            _IN_TURN.update([] if model is None else [model])
+            return outputs
+    return ops.map(function, draws)
 
 
 def run_compiled(model: keras.Model, function: Callable, *arguments):
