@@ -3,6 +3,7 @@
 import math
 import random
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -154,7 +155,9 @@ def train(
     set_kl(model, recipe.num_data or share * total, recipe.beta)
     weight = data.weight * (len(data) / total)
     batches = Batches(data.x, network.targets(data.y, used), weight, recipe.batch_size, recipe.shuffle, seed)
-    model.fit(batches, epochs=recipe.epochs, shuffle=False, verbose=0, callbacks=[course])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "__array__", DeprecationWarning)  # of NumPy, about Keras's own variables
+        model.fit(batches, epochs=recipe.epochs, shuffle=False, verbose=0, callbacks=[course])
     network.take(model)
     if course.best:
         network.values, network.optimizer = course.best

@@ -18,7 +18,15 @@ import numpy as np
 from keras import ops
 
 from singularbayes.layers import BayesianLayer
-from singularbayes.models.programs import batch_mesh, device_count, form_of, no_gradient, program_of, variable_values
+from singularbayes.models.programs import (
+    as_numpy,
+    batch_mesh,
+    device_count,
+    form_of,
+    no_gradient,
+    program_of,
+    variable_values,
+)
 from singularbayes.models.progress import track
 from singularbayes.posteriors import draw_sources, find_sources, flat_layers, noise, scope
 
@@ -205,7 +213,7 @@ def _fetched(output) -> np.ndarray:
         from jax.experimental import multihost_utils
 
         output = multihost_utils.process_allgather(output, tiled=True)
-    return ops.convert_to_numpy(output)
+    return as_numpy(output)
 
 
 def _has_body(model) -> bool:
