@@ -133,7 +133,7 @@ def test_means_take_nesterov_steps_and_scales_those_of_adam(posterior):
                 square[i] = 0.99 * square[i] + 0.01 * g**2
                 root = np.sqrt(square[i] / (1 - 0.99 ** (step + 1)))
                 adam = 0.1 * 0.1 * velocity[i] / (1 - 0.9 ** (step + 1)) / root
-                axis = 1 if isinstance(posterior, sb.Mixture) else 0
+                axis = int(posterior.components > 1)
                 rho = np.expand_dims(np.array([False, True]), [a for a in range(w[i].ndim) if a != axis])
                 change = np.where(rho, adam, change)
             w[i] -= rate * change

@@ -122,7 +122,7 @@ def test_signatures_show_values_and_a_number_and_its_error_stay_on_one_line(site
     signatures = "".join(page.read_text(encoding="utf-8") for page in (site / "api").glob("*.html"))
     shown = set(re.findall(r'>(\w+)</span><span class="o">=</span><span class="n">(_?\w+)', signatures))
     assert ("prior", "Normal") in shown and not [name for _, name in shown if name.startswith("_")]
-    text = (site / "evaluate.html").read_text(encoding="utf-8")
+    text = (site / "compare.html").read_text(encoding="utf-8")
     assert re.search("</strong>\\xa0±\\xa00\\.", text) and re.search("NLL\\xa0↓", text)
     assert not re.search(r"<td[^>]*>[^<]*\d ± \d", text)
 

@@ -54,7 +54,7 @@ class MultiLabel(Classification):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class PerComponent(keras.losses.Loss):
+class ComponentLoss(keras.losses.Loss):
     """A loss with a weight for every row and component; targets end with these, a column per component.
 
     In training the batch lies there once for each component, a block behind the other.
@@ -101,7 +101,7 @@ class MultilayerPerceptron:
         if self.task == "regression" and not self.head:
             layers.append(LearnedNoise(_START_NOISE))
         model = keras.Sequential([keras.Input((self.inputs,)), *layers])
-        return _compile(model, PerComponent(_loss(self.task, self.head), self.components))
+        return _compile(model, ComponentLoss(_loss(self.task, self.head), self.components))
 
     def _posterior(self, largest: int):
         options = {"prior": DEFAULTS.own_prior if self.prior is None else self.prior, "eta": self.eta}
