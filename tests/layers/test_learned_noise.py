@@ -71,7 +71,7 @@ def test_targets_without_their_last_axis_of_one_are_the_same_targets(loss):
 
 @pytest.mark.parametrize("loss", [Gaussian(0.5), MeanScale()])
 def test_targets_of_another_shape_are_refused(loss):
-    with pytest.raises(ValueError, match=rf"{type(loss).__name__} needs targets in the shape of the means, \(7, 2\)"):
+    with pytest.raises(ValueError, match=rf"{type(loss).__name__} needs targets in the shape of the outputs, \(7, 2\)"):
         loss(np.zeros(7), np.zeros((7, 2 if isinstance(loss, Gaussian) else 4)))
 
 

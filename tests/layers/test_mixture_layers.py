@@ -42,6 +42,8 @@ def _call(model, x, case, training):
 
 
 def _tiled(value):
+    if isinstance(value, list):
+        return [_tiled(part) for part in value]
     return np.concatenate([value] * K) if isinstance(value, np.ndarray) and value.dtype != object else value
 
 

@@ -168,7 +168,7 @@ def _diagnose(model, ensemble, x, y):
 
 
 def _certify(model, ensemble, x, y):
-    return np.array([sb.certify(model, x, y, draws=20, duplicates="independent").value])
+    return np.array([sb.certify(model, x, y, draws=20).value])
 
 
 def _trained_on(model, ensemble, x, y):
