@@ -78,7 +78,7 @@ def test_the_files_of_the_guides_are_written_and_read(tmp_path, monkeypatch):
     student = keras.Sequential([keras.Input((4,), name="rows"), sb.layers.Dense(2, posterior=sb.LowRank(2))])
     student.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     x = np.ones((40, 4), "float32")
-    names = {"sb": sb, "student": student, "bayes": student, "x_held_out": x, "onnxruntime": onnxruntime, "x": x, "new": slice(0, 3)}
+    names = {"sb": sb, "bayes": student, "x_held_out": x, "onnxruntime": onnxruntime, "x": x, "new": slice(0, 3)}
     exec(compile(_blocks("deploy.md")[0], "deploy.md", "exec"), names)
     names["frozen"] = sb.freeze_draws(student, 32)
     exec(compile(_blocks("convert.md")[0], "convert.md", "exec"), names)
