@@ -389,7 +389,7 @@ def test_early_stopping_watches_rows_that_are_not_trained_on():
 @pytest.mark.backend
 def test_rows_come_in_parts():
     x, y = table(1_200, seed=4)
-    model = BayesianMLPRegressor(**MLP | {"learning_rate_init": 0.01})
+    model = BayesianMLPRegressor(**MLP | {"learning_rate_init": 0.013})
     for start in range(0, 1_200, 100):
         model.partial_fit(x[start : start + 100], y[start : start + 100])
     assert model.n_samples_seen_ == 1_200 and model.n_iter_ == 13  # the first rows are learned in two parts
@@ -397,7 +397,7 @@ def test_rows_come_in_parts():
     assert float(keras.ops.convert_to_numpy(weight)) == pytest.approx(DEFAULTS.beta / 1_200)
     low, high = model.predict_interval(NEW, coverage=0.9)
     assert 0.84 < np.mean((low <= TARGETS) & (high >= TARGETS)) < 0.97
-    assert model.score(NEW, TARGETS) > 0.4
+    assert model.score(NEW, TARGETS) > 0.5
 
 
 def test_of_the_first_rows_some_are_trained_on_whatever_the_fraction():
